@@ -1,0 +1,35 @@
+"""Which environment answers the agent."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from springtide.scheduling.config import StrictModel
+
+
+class ShellConfig(StrictModel):
+    """Generated tasks in a sandboxed shell."""
+
+    type: Literal["shell"] = "shell"
+    families: tuple[Literal["sum", "config", "log"], ...] = Field(("sum", "config", "log"), min_length=1)
+    levels: tuple[int, ...] = Field((1, 2), min_length=1, description="Difficulty levels drawn from, 1 to 3.")
+    flaw_rate: float = Field(0.5, ge=0, le=1, description="Share of demonstrations with a stated flaw.")
+    command_seconds: float = Field(5.0, gt=0, description="Wall time that the task grants a command.")
+
+
+class WordGameConfig(StrictModel):
+    """A small in-process text game, for tests and for learning within a minute."""
+
+    type: Literal["word_game"] = "word_game"
+    level: int = Field(1, ge=1, le=3)
+
+
+class CustomConfig(StrictModel):
+    """Your own environment class: `path = "my_env.py:MyEnv"`; `options` go to its constructor."""
+
+    type: Literal["custom"] = "custom"
+    path: str = Field(description="FILE.py:CLASS or package.module:CLASS")
+    options: dict[str, Any] = {}
+
+
+EnvironmentConfig = Annotated[ShellConfig | WordGameConfig | CustomConfig, Field(discriminator="type")]

@@ -1,0 +1,18 @@
+"""Compute. All work that could block the event loop goes through a lane."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Executor(Protocol):
+    async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:
+        """Run `work` on `lane`, one piece at a time in submission order; its wall time is booked under bin `name`.
+
+        On the wall clock a lane is one thread. On the virtual clock the work runs inline and its modelled cost is
+        slept. Exceptions of `work` are raised here.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,44 @@
+"""Weights from verified groups. A trainer is driven from one lane and never awaits."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from springtide.core.group import Group
+from springtide.core.version import PolicyVersion
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """An applied optimizer step. `metrics` use canonical names (telemetry/names.py)."""
+
+    step: int
+    version: PolicyVersion
+    trained_tokens: int
+    zero_advantage_tokens: int = 0
+    metrics: dict[str, float] = {}
+
+
+class Trainer(Protocol):
+    """`version.number` is the number of applied steps; version 0 is the warm-started policy."""
+
+    @property
+    def version(self) -> PolicyVersion: ...
+
+    def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
+        """Apply optimizer step `step` (1-based) on whole groups in this order."""
+        ...
+
+    def publish(self) -> Any:
+        """Weights as the engine's `load_weights` takes them: a copy that later steps do not change."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write model, optimizer, schedule and RNG into `folder`, which exists and is empty."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """The inverse of `save`. RunDamagedError names the file that cannot be read."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,43 @@
+"""Settings of the scheduling decisions. Class defaults are the vetted setting."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class StrictModel(BaseModel):
+    """A recipe section: unknown keys are errors, values are not changed after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SchedulingConfig(StrictModel):
+    """When groups are issued, consumed, retried and given up."""
+
+    mode: Literal["sync", "async"] = Field(
+        "sync", description="sync: step by step, bit for bit repeatable. async: rollout and training overlap."
+    )
+    groups_per_step: int = Field(8, ge=1, description="Groups per train step.")
+    group_size: int = Field(8, ge=1, description="Episodes per group (same task).")
+    steps: int = Field(100, ge=0, description="Train steps in the run.")
+    staleness: int = Field(
+        1, ge=0, description="K: most versions between a token's policy and the step that trains on it (async)."
+    )
+    window: int | None = Field(
+        None,
+        ge=0,
+        description="Groups by which consumption may leave issue order; default: 0 in sync, one batch in async.",
+    )
+    max_concurrent: int = Field(128, ge=1, description="Episodes in flight at once.")
+    max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
+    min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")
+    max_reissues: int = Field(2, ge=0, description="Times that an expired group's prompt is issued again.")
+    group_deadline: float = Field(
+        600.0, gt=0, description="Seconds from issue after which an incomplete group expires (async)."
+    )
+    filter_zero_variance: bool = Field(
+        False, description="Dynamic sampling: set groups with equal rewards aside and issue others."
+    )
+    max_filtered_per_step: int = Field(
+        64, ge=0, description="Groups that dynamic sampling may set aside per step before it keeps what it gets."
+    )

@@ -1,0 +1,87 @@
+"""The waste ledger: every wall second of a lane in a named bin.
+
+A lane is always in exactly one bin. Bins nest; time goes to the innermost. What a lane waits for between pieces of
+work is declared by whoever owns the wait (`wait_for`); undeclared time lands in `unattributed`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+UNATTRIBUTED = "unattributed"
+
+
+class LaneLedger:
+    """One lane's bins. Seconds per bin sum to the lane's lifetime, by construction."""
+
+    def __init__(self, lane: str, now: Callable[[], float]) -> None:
+        self.lane = lane
+        self._now = now
+        self._lock = threading.Lock()
+        self._seconds: dict[str, float] = {}
+        self._stack = [UNATTRIBUTED]
+        self._since = now()
+
+    def _settle(self) -> None:
+        now = self._now()
+        current = self._stack[-1]
+        self._seconds[current] = self._seconds.get(current, 0.0) + now - self._since
+        self._since = now
+
+    def wait_for(self, reason: str) -> None:
+        """From now on, time outside of any bin is booked as `reason`."""
+        with self._lock:
+            if self._stack[0] != reason:
+                if len(self._stack) == 1:
+                    self._settle()
+                self._stack[0] = reason
+
+    @contextmanager
+    def bin(self, name: str) -> Iterator[None]:
+        """Book the body's time under `name`, less what nested bins take."""
+        with self._lock:
+            self._settle()
+            self._stack.append(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._settle()
+                self._stack.pop()
+
+    @property
+    def current(self) -> tuple[str, float]:
+        """The innermost bin and the seconds since it was entered or last settled."""
+        with self._lock:
+            return self._stack[-1], self._now() - self._since
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds per bin up to now."""
+        with self._lock:
+            self._settle()
+            return dict(self._seconds)
+
+
+class Ledger:
+    """The ledgers of all lanes, made on first use."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lanes: dict[str, LaneLedger] = {}
+
+    def lane(self, name: str) -> LaneLedger:
+        if name not in self._lanes:
+            self._lanes[name] = LaneLedger(name, self._now)
+        return self._lanes[name]
+
+    def seconds(self) -> dict[str, dict[str, float]]:
+        """Seconds per lane and bin up to now."""
+        return {name: lane.seconds() for name, lane in self._lanes.items()}
+
+    def unattributed_share(self) -> dict[str, float]:
+        """Share of each lane's lifetime that nobody named."""
+        shares = {}
+        for name, bins in self.seconds().items():
+            total = sum(bins.values())
+            shares[name] = bins.get(UNATTRIBUTED, 0.0) / total if total > 0 else 0.0
+        return shares
