@@ -1,0 +1,81 @@
+"""What was decided. Commands are idempotent and journalled before they are executed."""
+
+import msgspec
+
+from springtide.scheduling.events import Boundary
+
+
+class IssueGroup(msgspec.Struct, frozen=True, kw_only=True, tag="issue_group"):
+    """A group exists from now on; each of its slots will end exactly once."""
+
+    group: int
+    task: int
+    base_version: int
+    size: int
+    reissue: int = 0
+
+
+class StartMember(msgspec.Struct, frozen=True, kw_only=True, tag="start_member"):
+    """Play one episode, after `delay` seconds."""
+
+    group: int
+    slot: int
+    attempt: int
+    task: int
+    epoch: int
+    delay: float = 0.0
+
+
+class CancelGroup(msgspec.Struct, frozen=True, tag="cancel_group"):
+    """Stop what still runs for an expired group."""
+
+    group: int
+
+
+class SetDeadline(msgspec.Struct, frozen=True, kw_only=True, tag="set_deadline"):
+    """Answer with `DeadlinePassed` after `seconds`."""
+
+    group: int
+    epoch: int
+    seconds: float
+
+
+class Train(msgspec.Struct, frozen=True, kw_only=True, tag="train"):
+    """Apply step `step` on these groups, in this order. `boundary` is where the run stands afterwards."""
+
+    step: int
+    groups: tuple[int, ...]
+    boundary: Boundary
+
+
+class Publish(msgspec.Struct, frozen=True, tag="publish"):
+    """Hand the trainer's version to the engines."""
+
+    version: int
+
+
+class SaveCheckpoint(msgspec.Struct, frozen=True, tag="save_checkpoint"):
+    step: int
+    boundary: Boundary
+
+
+class Evaluate(msgspec.Struct, frozen=True, kw_only=True, tag="evaluate"):
+    """Play `tasks` held-out episodes with the served version."""
+
+    version: int
+    tasks: int
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish"):
+    """All steps are trained, published, saved and evaluated."""
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    """Going on would only burn compute; `reason` is one clear sentence."""
+
+    reason: str
+
+
+Command = (
+    IssueGroup | StartMember | CancelGroup | SetDeadline | Train | Publish | SaveCheckpoint | Evaluate | Finish | Abort
+)

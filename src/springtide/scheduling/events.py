@@ -1,0 +1,87 @@
+"""What happened. Events are journalled before they are applied, and applying them again gives the same state."""
+
+import msgspec
+
+
+class RunStarted(msgspec.Struct, frozen=True, tag="run_started"):
+    """The first event of every journal. A branch starts from the boundary of its parent's checkpoint."""
+
+    boundary: "Boundary"
+
+
+class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed"):
+    """A new process took over. `epoch` numbers the processes of this run, from 1."""
+
+    epoch: int
+
+
+class MemberFinished(msgspec.Struct, frozen=True, kw_only=True, tag="member_finished"):
+    """An episode ended. `reward` is None when its outcome is invalid; `reason` then says why."""
+
+    group: int
+    slot: int
+    attempt: int
+    epoch: int
+    reward: float | None
+    reason: str = ""
+    tokens: int = 0
+    oldest_version: int | None = None
+
+
+class StepFinished(msgspec.Struct, frozen=True, kw_only=True, tag="step_finished"):
+    """The optimizer step was applied; `digest` proves the weights it left."""
+
+    step: int
+    digest: str
+    trained_tokens: int
+    zero_advantage_tokens: int = 0
+
+
+class Published(msgspec.Struct, frozen=True, tag="published"):
+    """The engines serve this version, and proved it."""
+
+    version: int
+
+
+class CheckpointSaved(msgspec.Struct, frozen=True, tag="checkpoint_saved"):
+    step: int
+
+
+class EvaluationFinished(msgspec.Struct, frozen=True, kw_only=True, tag="evaluation_finished"):
+    """`successes` of `valid` held-out episodes; `invalid` ones stand beside, never inside."""
+
+    version: int
+    successes: int
+    valid: int
+    invalid: int
+
+
+class DeadlinePassed(msgspec.Struct, frozen=True, tag="deadline_passed"):
+    """The group's timer ran out."""
+
+    group: int
+    epoch: int
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the run stands between two steps: what a checkpoint has to say about data to continue from it.
+
+    `reissue` holds (task index, times issued again) of prompts that wait to be issued once more.
+    """
+
+    step: int = 0
+    next_group: int = 0
+    next_task: int = 0
+    reissue: tuple[tuple[int, int], ...] = ()
+
+
+Event = (
+    RunStarted
+    | RunResumed
+    | MemberFinished
+    | StepFinished
+    | Published
+    | CheckpointSaved
+    | EvaluationFinished
+    | DeadlinePassed
+)

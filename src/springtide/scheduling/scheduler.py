@@ -1,0 +1,356 @@
+"""The run as a pure state machine: `on(event)` returns commands.
+
+No clock, no randomness, no await. Feeding the journalled events to a fresh scheduler gives the same state and the same
+commands, which is how a run is recovered.
+
+Invariants (v: applied steps, K: staleness bound, B: groups per step):
+- issued groups, less those filtered or expired, never exceed (published + K + 1) * B. So at most B live groups have a
+  base of v - K or less, and step v + 1 can and does wait for all of them (the mandatory set): no token is older than K
+  versions when it is trained on.
+- groups are consumed whole, in issue order within a window of W groups.
+- each slot of an issued group is ended once. In sync the ends of a step are recorded with its `Train` command, so that
+  a killed step starts again as if it had never been tried; in async each end is recorded when it happens.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from springtide.core.group import End
+from springtide.ports.journal import EndRecord
+from springtide.scheduling.commands import (
+    Abort,
+    CancelGroup,
+    Command,
+    Evaluate,
+    Finish,
+    IssueGroup,
+    Publish,
+    SaveCheckpoint,
+    SetDeadline,
+    StartMember,
+    Train,
+)
+from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.events import (
+    Boundary,
+    CheckpointSaved,
+    DeadlinePassed,
+    EvaluationFinished,
+    Event,
+    MemberFinished,
+    Published,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+)
+from springtide.scheduling.live_group import LiveGroup, Slot
+from springtide.scheduling.milestones import Milestones
+
+BACKOFF_LIMIT = 5.0
+"""Seconds; the longest pause before an invalid episode's next attempt."""
+
+HOPELESS_BATCHES = 3
+"""Batches of groups that may expire in a row, with none complete between, before the run is aborted."""
+
+
+class Scheduler:
+    """Decides; never acts. `ends()` yields the ends that the last `on` recorded."""
+
+    def __init__(self, config: SchedulingConfig, milestones: Milestones, *, retry_backoff: float = 0.1) -> None:
+        self.config = config
+        self.milestones = milestones
+        self.sync = config.mode == "sync"
+        self.bound = 0 if self.sync else config.staleness
+        default_window = 0 if self.sync else config.groups_per_step
+        self.window = default_window if config.window is None else config.window
+        self._retry_backoff = retry_backoff
+        self.epoch = 0
+        self.trained = 0
+        self.training = False
+        self.published = -1
+        self.publishing = False
+        self.saved = -1
+        self.saving = False
+        self.evaluating = False
+        self.evaluated: set[int] = set()
+        self.groups: dict[int, LiveGroup] = {}
+        self.next_group = 0
+        self.next_task = 0
+        self.reissue: deque[tuple[int, int]] = deque()
+        self.waiting: deque[tuple[int, int, float]] = deque()
+        self.running = 0
+        self.finished = False
+        self.aborted = False
+        self._filtered_this_step = 0
+        self._expired_in_row = 0
+        self._last_reason = ""
+        self._boundary = Boundary()
+        self._open_ends: list[EndRecord] = []
+        self._recorded: list[EndRecord] = []
+
+    def on(self, event: Event) -> list[Command]:
+        """Apply `event`; the commands are to be journalled with it and then executed, in order."""
+        self._recorded = []
+        commands: list[Command] = []
+        match event:
+            case RunStarted(boundary):
+                self._start(boundary)
+            case RunResumed(epoch):
+                commands += self._resume(epoch)
+            case MemberFinished():
+                commands += self._member_finished(event)
+            case StepFinished(step=step):
+                assert step == self.trained + 1
+                self.trained, self.training = step, False
+            case Published(version):
+                self.published, self.publishing = version, False
+            case CheckpointSaved(step):
+                self.saved, self.saving = max(self.saved, step), False
+            case EvaluationFinished(version=version):
+                self.evaluated.add(version)
+                self.evaluating = False
+            case DeadlinePassed(group, epoch):
+                commands += self._deadline_passed(group, epoch)
+        if not self.finished:
+            commands += self._advance()
+        return commands
+
+    def ends(self) -> list[EndRecord]:
+        """Ends to be journalled with the commands of the last `on`."""
+        return self._recorded
+
+    # -- starting and resuming ---------------------------------------------------------------------------------------
+
+    def _start(self, boundary: Boundary) -> None:
+        self._boundary = boundary
+        self.trained = boundary.step
+        self.saved = boundary.step
+        self.milestones = self.milestones.starting_at(boundary.step)
+        self._restore(boundary)
+
+    def _restore(self, boundary: Boundary) -> None:
+        self.next_group = boundary.next_group
+        self.next_task = boundary.next_task
+        self.reissue = deque(boundary.reissue)
+
+    def _resume(self, epoch: int) -> list[Command]:
+        """Everything in flight died with the old process, except that an open step was trained to its end."""
+        assert not self.training
+        self.epoch = epoch
+        self.publishing = self.saving = self.evaluating = False
+        self.published = -1
+        self.finished = self.finished and not self.aborted
+        self.aborted = False
+        self._expired_in_row = 0
+        if self.sync:
+            self.groups.clear()
+            self._open_ends.clear()
+            self._filtered_this_step = 0
+            self._restore(self._boundary)
+        self.waiting.clear()
+        self.running = 0
+        deadlines: list[Command] = []
+        for group in self.groups.values():
+            for index, slot in enumerate(group.slots):
+                if not slot.done:
+                    slot.running = False
+                    self.waiting.append((group.id, index, 0.0))
+            if not group.complete:
+                deadlines += self._deadline(group)
+        return deadlines
+
+    # -- what happens to members -------------------------------------------------------------------------------------
+
+    def _member_finished(self, event: MemberFinished) -> list[Command]:
+        group = self.groups.get(event.group)
+        slot = group.slots[event.slot] if group is not None else None
+        if event.epoch == self.epoch:
+            self.running -= 1
+        if group is None or slot is None or not slot.running or event.attempt != slot.attempt:
+            return []
+        slot.running = False
+        if event.reward is not None:
+            slot.done, slot.reward, slot.tokens = True, event.reward, event.tokens
+        elif slot.attempt < self.config.max_attempts:
+            slot.attempt += 1
+            delay = min(self._retry_backoff * 2.0 ** (slot.attempt - 2), BACKOFF_LIMIT)
+            self.waiting.append((group.id, event.slot, delay))
+        else:
+            slot.done, slot.reason = True, event.reason
+            self._last_reason = event.reason
+        return self._group_completed(group) if group.complete else []
+
+    def _group_completed(self, group: LiveGroup) -> list[Command]:
+        needed = min(self.config.min_valid, self.config.group_size)
+        if len(group.rewards) < needed:
+            return self._expire(
+                group, f"{len(group.rewards)} of {len(group.slots)} members were valid, {needed} needed"
+            )
+        self._expired_in_row = 0
+        may_filter = self.config.filter_zero_variance and self._filtered_this_step < self.config.max_filtered_per_step
+        if may_filter and group.zero_variance:
+            self._filtered_this_step += 1
+            self._end(group, End.FILTERED, f"all rewards were {group.rewards[0]:g}")
+        return []
+
+    def _deadline_passed(self, group_id: int, epoch: int) -> list[Command]:
+        group = self.groups.get(group_id)
+        if group is None or group.complete or epoch != self.epoch:
+            return []
+        return self._expire(group, f"not complete after {self.config.group_deadline:g} s")
+
+    def _expire(self, group: LiveGroup, reason: str) -> list[Command]:
+        self._expired_in_row += 1
+        self._end(group, End.EXPIRED, reason)
+        self.waiting = deque(entry for entry in self.waiting if entry[0] != group.id)
+        if group.reissue < self.config.max_reissues:
+            self.reissue.append((group.task, group.reissue + 1))
+        cancel: list[Command] = [CancelGroup(group.id)]
+        if self._expired_in_row >= HOPELESS_BATCHES * self.config.groups_per_step:
+            self.finished = self.aborted = True
+            why = self._last_reason or reason
+            return [*cancel, Abort(f"The last {self._expired_in_row} groups all failed; the last failure: {why}.")]
+        return cancel
+
+    def _end(self, group: LiveGroup, end: End, reason: str, step: int | None = None) -> None:
+        del self.groups[group.id]
+        records = [
+            EndRecord(group.id, slot, slot_end, self.trained + 1 if step is None else step, why)
+            for slot, slot_end, why in group.ends(end, reason)
+        ]
+        if self.sync and end is not End.TRAINED:
+            self._open_ends += records
+        else:
+            self._recorded += records
+
+    # -- what to do next ---------------------------------------------------------------------------------------------
+
+    def _advance(self) -> list[Command]:
+        """Everything that the present state allows, in a fixed order."""
+        commands: list[Command] = []
+        commands += self._checkpoint()
+        commands += self._publish()
+        commands += self._evaluate()
+        if self._finish_ready():
+            self.finished = True
+            return [*commands, Finish()]
+        if self._rollout_allowed():
+            commands += self._issue()
+        commands += self._train()
+        return commands
+
+    def _checkpoint(self) -> Iterator[Command]:
+        due = self.milestones.checkpoint(self.trained)
+        if due and self.saved < self.trained and not self.saving and not self.training:
+            self.saving = True
+            yield SaveCheckpoint(self.trained, self._boundary)
+
+    def _publish(self) -> Iterator[Command]:
+        if self.published < self.trained and not self.publishing and not self.evaluating and not self.training:
+            self.publishing = True
+            yield Publish(self.trained)
+
+    def _evaluate(self) -> Iterator[Command]:
+        tasks = self.milestones.evaluation(self.published)
+        if tasks and self.published not in self.evaluated and not self.evaluating and not self.publishing:
+            self.evaluating = True
+            yield Evaluate(version=self.published, tasks=tasks)
+
+    def _finish_ready(self) -> bool:
+        busy = self.training or self.publishing or self.saving or self.evaluating
+        return self.trained == self.config.steps and self.published == self.trained and not busy
+
+    def _rollout_allowed(self) -> bool:
+        """Evaluation shares the engine: in sync, and at the start of a run, rollouts wait for it."""
+        if self.published < 0:
+            return False
+        exclusive = self.sync or self.published == self.milestones.first
+        return not (self.evaluating and exclusive) and not (self.sync and (self.training or self.publishing))
+
+    def _issue(self) -> Iterator[Command]:
+        batch = self.config.groups_per_step
+        consumed = (self.trained + (1 if self.training else 0)) * batch
+        allowed = min((self.published + self.bound + 1) * batch, self.config.steps * batch)
+        while consumed + len(self.groups) < allowed:
+            yield from self._issue_group()
+        while self.waiting and self.running < self.config.max_concurrent:
+            group_id, index, delay = self.waiting.popleft()
+            group = self.groups[group_id]
+            slot = group.slots[index]
+            slot.running = True
+            self.running += 1
+            yield StartMember(
+                group=group_id, slot=index, attempt=slot.attempt, task=group.task, epoch=self.epoch, delay=delay
+            )
+
+    def _issue_group(self) -> Iterator[Command]:
+        if self.reissue:
+            task, reissue = self.reissue.popleft()
+        else:
+            task, reissue = self.next_task, 0
+            self.next_task += 1
+        group = LiveGroup(
+            self.next_group, task, self.published, reissue, [Slot() for _ in range(self.config.group_size)]
+        )
+        self.next_group += 1
+        self.groups[group.id] = group
+        self.waiting.extend((group.id, index, 0.0) for index in range(len(group.slots)))
+        yield IssueGroup(
+            group=group.id, task=task, base_version=group.base_version, size=len(group.slots), reissue=reissue
+        )
+        yield from self._deadline(group)
+
+    def _deadline(self, group: LiveGroup) -> Iterator[Command]:
+        if not self.sync:
+            yield SetDeadline(group=group.id, epoch=self.epoch, seconds=self.config.group_deadline)
+
+    def _train(self) -> Iterator[Command]:
+        if self.training or self.trained == self.config.steps or not self._weights_free():
+            return
+        batch = self.choose_batch()
+        if batch is None:
+            return
+        self.training = True
+        step = self.trained + 1
+        self._recorded += self._open_ends
+        self._open_ends = []
+        self._filtered_this_step = 0
+        for group in batch:
+            self._end(group, End.TRAINED, "", step)
+        self._boundary = Boundary(
+            step=step,
+            next_group=self.next_group,
+            next_task=self.next_task,
+            reissue=tuple(self.reissue) + tuple((group.task, group.reissue) for group in self.groups.values()),
+        )
+        yield Train(step=step, groups=tuple(group.id for group in batch), boundary=self._boundary)
+
+    def _weights_free(self) -> bool:
+        """May the next step change the trainer's weights?
+
+        In async the trainer's lane takes the copies for saving and publication first, in order, so only a version that
+        has to be evaluated must reach the engines before.
+        """
+        if self.sync or self.published < 0:
+            return not self.saving and not self.publishing and self.published == self.trained
+        return self.published == self.trained or not self.milestones.evaluation(self.trained)
+
+    def choose_batch(self) -> list[LiveGroup] | None:
+        """The groups of the next step in issue order, or None while it has to wait.
+
+        All live groups with a base of v - K or less (the mandatory set), filled up with the earliest complete groups
+        within the window.
+        """
+        size = self.config.groups_per_step
+        live = list(self.groups.values())
+        mandatory = [group for group in live if group.base_version <= self.trained - self.bound]
+        if len(live) < size or not all(group.complete for group in mandatory):
+            return None
+        assert len(mandatory) <= size, "admission bounds the mandatory set by one batch"
+        chosen = {group.id for group in mandatory}
+        for group in live[: size + self.window]:
+            if len(chosen) == size:
+                break
+            if group.complete:
+                chosen.add(group.id)
+        return [group for group in live if group.id in chosen] if len(chosen) == size else None

@@ -1,0 +1,311 @@
+"""The scheduler's invariants under arbitrary orders of events, and the cases that a reader can follow by hand."""
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from springtide.core.group import End
+from springtide.scheduling.codec import decode_command, decode_event, encode
+from springtide.scheduling.commands import (
+    Abort,
+    CancelGroup,
+    Evaluate,
+    Finish,
+    IssueGroup,
+    Publish,
+    SaveCheckpoint,
+    SetDeadline,
+    StartMember,
+    Train,
+)
+from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.events import (
+    Boundary,
+    CheckpointSaved,
+    DeadlinePassed,
+    EvaluationFinished,
+    MemberFinished,
+    Published,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+)
+from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.scheduler import Scheduler
+
+
+class World(RuleBasedStateMachine):
+    """A hostile runtime: it finishes, fails, delays and kills in any order, and keeps its own books."""
+
+    def __init__(self):
+        super().__init__()
+        self.started = {}
+        self.pending = []
+        self.ends = {}
+        self.issued = {}
+        self.trained_steps = []
+        self.log = []
+        self.epoch = 0
+        self.done = False
+        self.in_sync_open = []
+
+    @initialize(
+        mode=st.sampled_from(["sync", "async"]),
+        batch=st.integers(1, 3),
+        size=st.integers(1, 3),
+        steps=st.integers(1, 4),
+        staleness=st.integers(0, 2),
+        window=st.sampled_from([None, 0, 1]),
+        concurrent=st.integers(1, 6),
+        attempts=st.integers(1, 2),
+        filtering=st.booleans(),
+        evaluate=st.sampled_from([0, 3]),
+    )
+    def begin(self, mode, batch, size, steps, staleness, window, concurrent, attempts, filtering, evaluate):
+        self.config = SchedulingConfig(
+            mode=mode,
+            groups_per_step=batch,
+            group_size=size,
+            steps=steps,
+            staleness=staleness,
+            window=window,
+            max_concurrent=concurrent,
+            max_attempts=attempts,
+            min_valid=1,
+            filter_zero_variance=filtering,
+            max_filtered_per_step=2,
+        )
+        self.milestones = Milestones(last=steps, evaluation_tasks=evaluate, evaluation_every=2, checkpoint_every=2)
+        self.scheduler = Scheduler(self.config, self.milestones)
+        self.feed(RunStarted(Boundary()))
+        self.feed(RunResumed(0))
+
+    def feed(self, event):
+        self.log.append(event)
+        for command in self.scheduler.on(event):
+            assert decode_command(encode(command)) == command
+            self.execute(command)
+        for record in self.scheduler.ends():
+            key = (record.group, record.slot)
+            assert key not in self.ends, f"{key} ended twice"
+            self.ends[key] = record
+
+    def execute(self, command):
+        match command:
+            case IssueGroup():
+                assert command.group not in self.issued or self.config.mode == "sync"
+                self.issued[command.group] = command
+            case StartMember():
+                key = (command.group, command.slot)
+                assert key not in self.started, "one episode at a time per slot"
+                self.started[key] = command
+                assert len(self.started) <= self.config.max_concurrent
+            case CancelGroup(group):
+                for key in [key for key in self.started if key[0] == group]:
+                    self.pending.append(("member", self.started[key]))
+            case Train():
+                assert command.step == len(self.trained_steps) + 1
+                assert list(command.groups) == sorted(command.groups)
+                assert len(command.groups) == self.config.groups_per_step
+                bound = 0 if self.config.mode == "sync" else self.config.staleness
+                for group in command.groups:
+                    assert command.step - 1 - self.issued[group].base_version <= bound, "staleness bound"
+                self.trained_steps.append(command)
+                self.pending.append(("train", command))
+            case Publish() | SaveCheckpoint() | Evaluate():
+                self.pending.append((type(command).__name__, command))
+            case Finish() | Abort():
+                self.done = True
+            case SetDeadline():
+                pass
+
+    @precondition(lambda self: self.started)
+    @rule(data=st.data(), reward=st.sampled_from([None, 0.0, 1.0]))
+    def member_finishes(self, data, reward):
+        key = data.draw(st.sampled_from(sorted(self.started)))
+        command = self.started.pop(key)
+        self.feed(
+            MemberFinished(
+                group=command.group,
+                slot=command.slot,
+                attempt=command.attempt,
+                epoch=command.epoch,
+                reward=reward,
+                reason="x",
+            )
+        )
+
+    @precondition(lambda self: self.pending)
+    @rule(data=st.data())
+    def something_completes(self, data):
+        index = data.draw(st.integers(0, len(self.pending) - 1))
+        kind, command = self.pending.pop(index)
+        match kind:
+            case "train":
+                self.feed(StepFinished(step=command.step, digest="d", trained_tokens=1))
+            case "Publish":
+                self.feed(Published(command.version))
+            case "SaveCheckpoint":
+                self.feed(CheckpointSaved(command.step))
+            case "Evaluate":
+                self.feed(EvaluationFinished(version=command.version, successes=1, valid=2, invalid=1))
+            case "member":
+                if (command.group, command.slot) in self.started:
+                    del self.started[(command.group, command.slot)]
+                    self.feed(
+                        MemberFinished(
+                            group=command.group,
+                            slot=command.slot,
+                            attempt=command.attempt,
+                            epoch=command.epoch,
+                            reward=None,
+                        )
+                    )
+
+    @precondition(lambda self: self.config.mode == "async" and self.scheduler.groups)
+    @rule(data=st.data())
+    def deadline(self, data):
+        self.feed(DeadlinePassed(data.draw(st.sampled_from(sorted(self.scheduler.groups))), self.epoch))
+
+    @rule()
+    def kill_and_resume(self):
+        rebuilt = Scheduler(self.config, self.milestones)
+        for event in self.log:
+            rebuilt.on(decode_event(encode(event)))
+        before = {key: value for key, value in vars(self.scheduler).items() if key != "_recorded"}
+        after = {key: value for key, value in vars(rebuilt).items() if key != "_recorded"}
+        assert repr(before) == repr(after), "replaying the events gives the same state"
+        open_train = [command for kind, command in self.pending if kind == "train"]
+        self.started.clear()
+        self.pending.clear()
+        self.scheduler = rebuilt
+        self.epoch += 1
+        if open_train:
+            self.feed(StepFinished(step=open_train[0].step, digest="d", trained_tokens=1))
+            self.started.clear()
+            self.pending.clear()
+        self.done = False
+        self.feed(RunResumed(self.epoch))
+        self.done = self.scheduler.finished
+
+    @invariant()
+    def never_stuck(self):
+        if getattr(self, "config", None) is not None:
+            assert self.done or self.started or self.pending, (
+                "nothing runs, nothing is pending, and the run is not done"
+            )
+
+    @invariant()
+    def all_ends_at_the_finish(self):
+        if self.done and not self.scheduler.aborted and not self.pending and not self.started:
+            assert len(self.trained_steps) == self.config.steps
+            last = max((command.boundary.next_group for command in self.trained_steps), default=0)
+            expected = {
+                (group, slot) for group in self.issued if group < last for slot in range(self.config.group_size)
+            }
+            assert expected == set(self.ends)
+            trained = {key for key, record in self.ends.items() if record.end is End.TRAINED}
+            assert {group for group, _ in trained} <= {g for command in self.trained_steps for g in command.groups}
+
+
+TestScheduler = World.TestCase
+TestScheduler.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def scheduler(**changes):
+    defaults = {"groups_per_step": 1, "group_size": 2, "steps": 2, "max_concurrent": 8, "min_valid": 1}
+    made = Scheduler(SchedulingConfig(**(defaults | changes)), Milestones(last=2, checkpoint_every=1))
+    made.on(RunStarted(Boundary()))
+    made.on(RunResumed(0))
+    return made
+
+
+def finish(made, group, slot, reward, attempt=1):
+    return made.on(MemberFinished(group=group, slot=slot, attempt=attempt, epoch=0, reward=reward, reason="box died"))
+
+
+def test_sync_goes_step_by_step():
+    made = scheduler()
+    issued = made.on(Published(0))
+    assert issued == [
+        IssueGroup(group=0, task=0, base_version=0, size=2),
+        StartMember(group=0, slot=0, attempt=1, task=0, epoch=0),
+        StartMember(group=0, slot=1, attempt=1, task=0, epoch=0),
+    ]
+    assert finish(made, 0, 1, 0.0) == []
+    (train,) = finish(made, 0, 0, 1.0)
+    assert train == Train(step=1, groups=(0,), boundary=Boundary(step=1, next_group=1, next_task=1))
+    assert [(r.slot, r.end, r.step) for r in made.ends()] == [(0, End.TRAINED, 1), (1, End.TRAINED, 1)]
+    assert made.on(StepFinished(step=1, digest="d", trained_tokens=9)) == [
+        SaveCheckpoint(1, train.boundary),
+        Publish(1),
+    ]
+
+
+def test_an_invalid_member_is_tried_again_and_then_has_no_vote():
+    made = scheduler(max_attempts=2)
+    made.on(Published(0))
+    finish(made, 0, 0, 1.0)
+    (retry,) = finish(made, 0, 1, None)
+    assert retry == StartMember(group=0, slot=1, attempt=2, task=0, epoch=0, delay=0.1)
+    (train,) = finish(made, 0, 1, None, attempt=2)
+    assert isinstance(train, Train)
+    assert [(r.slot, r.end, r.reason) for r in made.ends()] == [(0, End.TRAINED, ""), (1, End.INVALID, "box died")]
+
+
+def test_a_group_with_too_few_valid_members_expires_and_its_prompt_is_issued_again():
+    made = scheduler(max_attempts=1, min_valid=2, max_reissues=1)
+    made.on(Published(0))
+    finish(made, 0, 0, 1.0)
+    cancel, issue, *starts = finish(made, 0, 1, None)
+    assert cancel == CancelGroup(0)
+    assert issue == IssueGroup(group=1, task=0, base_version=0, size=2, reissue=1)
+    assert len(starts) == 2
+
+
+def test_a_late_result_of_an_older_attempt_is_dropped():
+    made = scheduler(max_attempts=3)
+    made.on(Published(0))
+    finish(made, 0, 1, None)
+    before = made.running
+    assert finish(made, 0, 1, 1.0, attempt=1) == []
+    assert not made.groups[0].slots[1].done
+    assert made.running == before - 1
+
+
+def test_dynamic_sampling_sets_equal_rewards_aside_and_issues_another_task():
+    made = scheduler(filter_zero_variance=True)
+    made.on(Published(0))
+    finish(made, 0, 0, 1.0)
+    issue, *_ = finish(made, 0, 1, 1.0)
+    assert issue == IssueGroup(group=1, task=1, base_version=0, size=2)
+    finish(made, 1, 0, 1.0)
+    (train,) = finish(made, 1, 1, 0.0)
+    assert train.groups == (1,)
+    assert {(r.group, r.end) for r in made.ends()} == {(0, End.FILTERED), (1, End.TRAINED)}
+
+
+def test_async_waits_for_the_oldest_group_only_when_the_bound_demands_it():
+    made = scheduler(mode="async", staleness=1, steps=4, group_size=1)
+    made.on(Published(0))
+    assert sorted(made.groups) == [0, 1]
+    (train, *_) = [c for c in finish(made, 1, 0, 1.0) if isinstance(c, Train)]
+    assert train.groups == (1,), "group 0 may still be overtaken at version 0"
+    made.on(StepFinished(step=1, digest="d", trained_tokens=1))
+    made.on(CheckpointSaved(1))
+    made.on(Published(1))
+    assert finish(made, 2, 0, 1.0) == [], "group 0 has base 0: step 2 must take it"
+    (train, *_) = [c for c in finish(made, 0, 0, 1.0) if isinstance(c, Train)]
+    assert train.groups == (0,)
+
+
+def test_a_run_in_which_everything_fails_stops_and_says_why():
+    made = scheduler(max_attempts=1, max_reissues=0)
+    made.on(Published(0))
+    last = []
+    for group in range(3):
+        finish(made, group, 0, None)
+        last = finish(made, group, 1, None)
+    assert Abort("The last 3 groups all failed; the last failure: box died.") in last
