@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from springtide.telemetry.names import ledger_name
+
 UNATTRIBUTED = "unattributed"
 
 
@@ -20,40 +22,41 @@ class LaneLedger:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = {}
         self._stack = [UNATTRIBUTED]
-        self._since = now()
+        self._settled = self._entered = now()
 
-    def _settle(self) -> None:
+    def _settle(self) -> float:
         now = self._now()
         current = self._stack[-1]
-        self._seconds[current] = self._seconds.get(current, 0.0) + now - self._since
-        self._since = now
+        self._seconds[current] = self._seconds.get(current, 0.0) + now - self._settled
+        self._settled = now
+        return now
 
     def wait_for(self, reason: str) -> None:
         """From now on, time outside of any bin is booked as `reason`."""
         with self._lock:
             if self._stack[0] != reason:
                 if len(self._stack) == 1:
-                    self._settle()
+                    self._entered = self._settle()
                 self._stack[0] = reason
 
     @contextmanager
     def bin(self, name: str) -> Iterator[None]:
         """Book the body's time under `name`, less what nested bins take."""
         with self._lock:
-            self._settle()
+            self._entered = self._settle()
             self._stack.append(name)
         try:
             yield
         finally:
             with self._lock:
-                self._settle()
+                self._entered = self._settle()
                 self._stack.pop()
 
     @property
     def current(self) -> tuple[str, float]:
-        """The innermost bin and the seconds since it was entered or last settled."""
+        """The innermost bin and the seconds since the lane entered it or came back to it."""
         with self._lock:
-            return self._stack[-1], self._now() - self._since
+            return self._stack[-1], self._now() - self._entered
 
     def seconds(self) -> dict[str, float]:
         """Seconds per bin up to now."""
@@ -63,20 +66,30 @@ class LaneLedger:
 
 
 class Ledger:
-    """The ledgers of all lanes, made on first use."""
+    """The ledgers of all lanes, made on first use. Any thread may ask."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._lock = threading.Lock()
         self._lanes: dict[str, LaneLedger] = {}
 
     def lane(self, name: str) -> LaneLedger:
-        if name not in self._lanes:
-            self._lanes[name] = LaneLedger(name, self._now)
-        return self._lanes[name]
+        with self._lock:
+            if name not in self._lanes:
+                self._lanes[name] = LaneLedger(name, self._now)
+            return self._lanes[name]
+
+    def _all(self) -> list[LaneLedger]:
+        with self._lock:
+            return list(self._lanes.values())
 
     def seconds(self) -> dict[str, dict[str, float]]:
         """Seconds per lane and bin up to now."""
-        return {name: lane.seconds() for name, lane in self._lanes.items()}
+        return {lane.lane: lane.seconds() for lane in self._all()}
+
+    def current(self) -> dict[str, tuple[str, float]]:
+        """Per lane the bin that it is in and for how many seconds."""
+        return {lane.lane: lane.current for lane in self._all()}
 
     def unattributed_share(self) -> dict[str, float]:
         """Share of each lane's lifetime that nobody named."""
@@ -85,3 +98,13 @@ class Ledger:
             total = sum(bins.values())
             shares[name] = bins.get(UNATTRIBUTED, 0.0) / total if total > 0 else 0.0
         return shares
+
+    def metrics(self) -> dict[str, float]:
+        """All bins and unattributed shares by canonical name."""
+        named = {
+            ledger_name(lane, bin_name): seconds
+            for lane, bins in self.seconds().items()
+            for bin_name, seconds in bins.items()
+        }
+        shares = {f"ledger/{lane}/unattributed_share": share for lane, share in self.unattributed_share().items()}
+        return named | shares

@@ -1,0 +1,93 @@
+"""The canonical names of all numbers that a run reports: `area/what`, lower case, one unit and one meaning each.
+
+A name with `<part>` stands for a family. Sinks accept any name; this list is what documents, plots and tools rely on.
+"""
+
+import re
+from functools import cache
+
+import msgspec
+
+
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    unit: str
+    meaning: str
+
+
+METRICS = (
+    Metric("train/loss", "", "Loss of the train step, token mean over the global batch."),
+    Metric("train/entropy", "nats", "Mean entropy of the sampling distribution at trained tokens."),
+    Metric("train/grad_norm", "", "Gradient norm before clipping."),
+    Metric("train/learning_rate", "", "Learning rate of the step."),
+    Metric("train/clip_fraction", "share", "Trained tokens whose ratio was clipped."),
+    Metric("train/ratio_mean", "", "Mean probability ratio of the updated to the proximal policy at trained tokens."),
+    Metric("train/ratio_max", "", "Largest probability ratio at trained tokens."),
+    Metric("train/importance_mean", "", "Mean importance weight between sampling and training policy, before its cap."),
+    Metric("train/importance_max", "", "Largest importance weight before its cap."),
+    Metric("train/importance_capped", "share", "Trained tokens whose importance weight reached the cap."),
+    Metric("train/behaviour_kl", "nats", "KL estimate (k3) from the policy that sampled to the one that trains."),
+    Metric("train/reference_kl", "nats", "KL estimate (k3) from the policy to the reference."),
+    Metric("train/tokens", "tokens", "Sampled, unmasked tokens of valid members in the step."),
+    Metric("train/zero_advantage_tokens", "tokens", "Those of them whose group carried no signal."),
+    Metric("train/zero_advantage_groups", "share", "Groups of the step that carried no signal."),
+    Metric("train/seconds", "s", "Wall time of the optimizer step."),
+    Metric("warm_start/loss", "", "Supervised loss, token mean over the batch."),
+    Metric("warm_start/seconds", "s", "Wall time of the warm start."),
+    Metric("reward/mean", "", "Mean reward of the valid members that the step trained on."),
+    Metric("reward/standard_error", "", "Standard error of that mean."),
+    Metric("reward/success", "share", "Valid members of the step whose reward counts as a success."),
+    Metric("eval/success", "share", "Successes among valid held-out episodes."),
+    Metric("eval/successes", "episodes", "Held-out episodes that succeeded."),
+    Metric("eval/valid", "episodes", "Held-out episodes with a verdict."),
+    Metric("eval/invalid", "episodes", "Held-out episodes without a verdict; in no rate."),
+    Metric(
+        "rollout/goodput_tokens_per_s",
+        "tokens/s",
+        "Trained tokens of valid members per wall second, start-up excluded.",
+    ),
+    Metric("rollout/zero_advantage_tokens_per_s", "tokens/s", "The part of goodput whose groups carried no signal."),
+    Metric("rollout/turns", "turns", "Mean turns of the step's episodes."),
+    Metric("rollout/tokens", "tokens", "Mean sampled tokens of the step's episodes."),
+    Metric("rollout/episode_seconds", "s", "Mean wall time of the step's episodes."),
+    Metric("staleness/mean", "versions", "Mean staleness of the step's groups."),
+    Metric("staleness/max", "versions", "Largest staleness of the step's groups."),
+    Metric("invalid/rate", "share", "Episodes that ended without a verdict, of all that ended under this version."),
+    Metric("groups/filtered", "groups", "Groups that dynamic sampling set aside since the last step."),
+    Metric("groups/expired", "groups", "Groups that ran out of deadlines or valid members since the last step."),
+    Metric("engine/prefilled", "tokens", "Tokens computed for the first time, running total."),
+    Metric("engine/reprefilled", "tokens", "Re-presented tokens that had to be computed again, running total."),
+    Metric("engine/reused", "tokens", "Re-presented tokens served from KV, running total."),
+    Metric("engine/decoded", "tokens", "Tokens sampled, running total."),
+    Metric("engine/hit_rate", "share", "reused / (reused + reprefilled)."),
+    Metric("engine/hot_tokens", "tokens", "Tokens whose KV is hot."),
+    Metric("engine/warm_tokens", "tokens", "Tokens whose KV is in host memory."),
+    Metric("engine/preemptions", "times", "Sequences put aside for lack of capacity, running total."),
+    Metric("step/seconds", "s", "Wall time from one train step to the next."),
+    Metric("ledger/<lane>/<bin>", "s", "Wall seconds that the lane spent in the bin, running total."),
+    Metric("ledger/<lane>/unattributed_share", "share", "Share of the lane's lifetime that nobody named."),
+    Metric("environment/<metric>", "", "Mean of a number that the environment reports about its episodes."),
+)
+
+
+def ledger_name(lane: str, bin_name: str) -> str:
+    return f"ledger/{lane}/{bin_name}"
+
+
+def parse_ledger_name(name: str) -> tuple[str, str] | None:
+    """Lane and bin of a ledger metric; None for any other name."""
+    parts = name.split("/")
+    if len(parts) != 3 or parts[0] != "ledger" or parts[2] == "unattributed_share":
+        return None
+    return parts[1], parts[2]
+
+
+def describe(name: str) -> Metric | None:
+    """What a reported name means; None if it is not canonical. The more specific entry wins."""
+    matches = [metric for metric in METRICS if _pattern(metric.name).fullmatch(name)]
+    return min(matches, key=lambda metric: metric.name.count("<"), default=None)
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"<\w+>", r"[^/]+", name))
