@@ -26,7 +26,7 @@ from springtide.scheduling.events import (
     EvaluationFinished,
     MemberFinished,
     Published,
-    RunResumed,
+    ProcessStarted,
     RunStarted,
     StepFinished,
 )
@@ -78,7 +78,7 @@ class World(RuleBasedStateMachine):
         self.milestones = Milestones(last=steps, evaluation_tasks=evaluate, evaluation_every=2, checkpoint_every=2)
         self.scheduler = Scheduler(self.config, self.milestones)
         self.feed(RunStarted(Boundary()))
-        self.feed(RunResumed(0))
+        self.feed(ProcessStarted(0))
 
     def feed(self, event):
         self.log.append(event)
@@ -185,7 +185,7 @@ class World(RuleBasedStateMachine):
             self.started.clear()
             self.pending.clear()
         self.done = False
-        self.feed(RunResumed(self.epoch))
+        self.feed(ProcessStarted(self.epoch))
         self.done = self.scheduler.finished
 
     @invariant()
@@ -218,7 +218,7 @@ def scheduler(**changes):
     defaults = {"groups_per_step": 1, "group_size": 2, "steps": 2, "max_concurrent": 8, "min_valid": 1}
     made = Scheduler(SchedulingConfig(**(defaults | changes)), Milestones(last=2, checkpoint_every=1))
     made.on(RunStarted(Boundary()))
-    made.on(RunResumed(0))
+    made.on(ProcessStarted(0))
     return made
 
 

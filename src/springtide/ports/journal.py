@@ -31,7 +31,7 @@ class Journal(Protocol):
     """Append-only. Driven from one lane."""
 
     def append(
-        self, *, entries: Sequence[Entry], trajectories: Sequence[Trajectory], ends: Sequence[EndRecord]
+        self, *, entries: Sequence[Entry], trajectories: Sequence[Trajectory] = (), ends: Sequence[EndRecord] = ()
     ) -> None:
         """All or nothing, durable on return. StorageFullError when the disk is full; nothing is lost then.
 
@@ -43,8 +43,8 @@ class Journal(Protocol):
         """All entries in order."""
         ...
 
-    def trajectory(self, group: int, slot: int, attempt: int) -> Trajectory:
-        """The last trajectory journalled for a training episode. KeyError if there is none."""
+    def trajectory(self, group: int, slot: int) -> Trajectory:
+        """The last trajectory journalled for a training slot. KeyError if there is none."""
         ...
 
     def ends(self) -> Iterator[EndRecord]: ...

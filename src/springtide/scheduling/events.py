@@ -9,8 +9,8 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started"):
     boundary: "Boundary"
 
 
-class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed"):
-    """A new process took over. `epoch` numbers the processes of this run, from 1."""
+class ProcessStarted(msgspec.Struct, frozen=True, tag="process_started"):
+    """A process drives the run from here on. `epoch` numbers the processes of this run, from 0."""
 
     epoch: int
 
@@ -47,6 +47,13 @@ class CheckpointSaved(msgspec.Struct, frozen=True, tag="checkpoint_saved"):
     step: int
 
 
+class CheckpointFailed(msgspec.Struct, frozen=True, tag="checkpoint_failed"):
+    """The checkpoint could not be written; the run goes on with the older ones."""
+
+    step: int
+    reason: str
+
+
 class EvaluationFinished(msgspec.Struct, frozen=True, kw_only=True, tag="evaluation_finished"):
     """`successes` of `valid` held-out episodes; `invalid` ones stand beside, never inside."""
 
@@ -77,11 +84,12 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
 
 Event = (
     RunStarted
-    | RunResumed
+    | ProcessStarted
     | MemberFinished
     | StepFinished
     | Published
     | CheckpointSaved
+    | CheckpointFailed
     | EvaluationFinished
     | DeadlinePassed
 )

@@ -33,13 +33,14 @@ from springtide.scheduling.commands import (
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import (
     Boundary,
+    CheckpointFailed,
     CheckpointSaved,
     DeadlinePassed,
     EvaluationFinished,
     Event,
     MemberFinished,
     Published,
-    RunResumed,
+    ProcessStarted,
     RunStarted,
     StepFinished,
 )
@@ -71,6 +72,7 @@ class Scheduler:
         self.publishing = False
         self.saved = -1
         self.saving = False
+        self._save_failed_at = -1
         self.evaluating = False
         self.evaluated: set[int] = set()
         self.groups: dict[int, LiveGroup] = {}
@@ -95,8 +97,8 @@ class Scheduler:
         match event:
             case RunStarted(boundary):
                 self._start(boundary)
-            case RunResumed(epoch):
-                commands += self._resume(epoch)
+            case ProcessStarted(epoch):
+                commands += self._take_over(epoch)
             case MemberFinished():
                 commands += self._member_finished(event)
             case StepFinished(step=step):
@@ -106,6 +108,9 @@ class Scheduler:
                 self.published, self.publishing = version, False
             case CheckpointSaved(step):
                 self.saved, self.saving = max(self.saved, step), False
+            case CheckpointFailed():
+                self.saving = False
+                self._save_failed_at = self.trained
             case EvaluationFinished(version=version):
                 self.evaluated.add(version)
                 self.evaluating = False
@@ -133,7 +138,7 @@ class Scheduler:
         self.next_task = boundary.next_task
         self.reissue = deque(boundary.reissue)
 
-    def _resume(self, epoch: int) -> list[Command]:
+    def _take_over(self, epoch: int) -> list[Command]:
         """Everything in flight died with the old process, except that an open step was trained to its end."""
         assert not self.training
         self.epoch = epoch
@@ -142,6 +147,8 @@ class Scheduler:
         self.finished = self.finished and not self.aborted
         self.aborted = False
         self._expired_in_row = 0
+        if self.finished:
+            return [Finish()]
         if self.sync:
             self.groups.clear()
             self._open_ends.clear()
@@ -241,7 +248,8 @@ class Scheduler:
 
     def _checkpoint(self) -> Iterator[Command]:
         due = self.milestones.checkpoint(self.trained)
-        if due and self.saved < self.trained and not self.saving and not self.training:
+        blocked = self.saving or self.training or self._save_failed_at == self.trained
+        if due and self.saved < self.trained and not blocked:
             self.saving = True
             yield SaveCheckpoint(self.trained, self._boundary)
 

@@ -1,0 +1,100 @@
+"""Running episodes: starts what was commanded, cancels what expired, posts what ended."""
+
+import asyncio
+from collections.abc import Callable
+
+from springtide.core.member import Member, Purpose
+from springtide.core.trajectory import Trajectory
+from springtide.ports.clock import Clock
+from springtide.ports.environment import EnvironmentSource
+from springtide.rollout.episode import Player
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.waits import Wait
+from springtide.scheduling.commands import StartMember
+from springtide.scheduling.events import MemberFinished
+
+Post = Callable[[MemberFinished, Trajectory | None], None]
+
+
+class Episodes:
+    """Training episodes in flight. Every started one is posted exactly once, also when it was cancelled or crashed."""
+
+    def __init__(
+        self,
+        *,
+        player: Player,
+        source: EnvironmentSource,
+        dispatch: Dispatch,
+        clock: Clock,
+        temperature: float,
+        post: Post,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._player = player
+        self._source = source
+        self._dispatch = dispatch
+        self._clock = clock
+        self._temperature = temperature
+        self._post = post
+        self._fail = fail
+        self._tasks: dict[Member, tuple[asyncio.Task[None], float]] = {}
+
+    def start(self, command: StartMember) -> None:
+        member = Member(Purpose.TRAIN, command.group, command.slot, command.attempt)
+        self._dispatch.open(member)
+        task = asyncio.get_running_loop().create_task(self._run(command, member), name=f"episode {member}")
+        self._tasks[member] = (task, self._clock.now())
+
+    def cancel(self, group: int) -> None:
+        for member, (task, _) in self._tasks.items():
+            if member.group == group:
+                task.cancel()
+
+    def waits(self) -> list[Wait]:
+        """Who plays, oldest first."""
+        now = self._clock.now()
+        return [Wait("episode", str(member), now - since) for member, (_, since) in self._tasks.items()]
+
+    async def close(self) -> None:
+        """Cancel everything and wait until environments are closed."""
+        tasks = [task for task, _ in self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, command: StartMember, member: Member) -> None:
+        trajectory = None
+        try:
+            if command.delay > 0:
+                await self._clock.sleep(command.delay)
+            task = self._source.task(purpose=Purpose.TRAIN, index=command.task)
+            environment = self._source.create()
+            trajectory = await self._player.play(member, task, environment, temperature=self._temperature)
+        except asyncio.CancelledError:
+            pass  # posted below without a trajectory, which frees its place
+        except Exception as error:
+            self._fail(error)
+            return
+        finally:
+            del self._tasks[member]
+        self._post(_finished(command, trajectory), trajectory)
+
+
+def _finished(command: StartMember, trajectory: Trajectory | None) -> MemberFinished:
+    reward = None if trajectory is None else trajectory.reward
+    if trajectory is None:
+        reason = "cancelled"
+    elif reward is None:
+        reason = trajectory.outcome.detail
+    else:
+        reason = ""
+    return MemberFinished(
+        group=command.group,
+        slot=command.slot,
+        attempt=command.attempt,
+        epoch=command.epoch,
+        reward=reward,
+        reason=reason,
+        tokens=0 if trajectory is None else trajectory.trained_tokens,
+        oldest_version=None if trajectory is None else trajectory.oldest_version,
+    )

@@ -1,0 +1,135 @@
+"""A whole run made of fakes, on the virtual clock."""
+
+from fakes.checkpoints import FakeCheckpoints
+from fakes.engine import FakeEngine
+from fakes.game import FakeRenderer, FakeSource
+from fakes.journal import Disk, FakeJournal
+from fakes.trainer import FakeTrainer
+from springtide.rollout.config import RolloutConfig
+from springtide.rollout.episode import Player
+from springtide.runtime.clock import LoopClock
+from springtide.runtime.controller import Controller
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.episodes import Episodes
+from springtide.runtime.evaluator import Evaluator
+from springtide.runtime.observer import Observers
+from springtide.runtime.publication import Publication
+from springtide.runtime.recovery import Recovery
+from springtide.runtime.stash import Stash
+from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.events import Boundary
+from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.scheduler import Scheduler
+from springtide.simulation.executor import InlineExecutor
+from springtide.simulation.virtual_loop import run_virtual
+from springtide.telemetry.ledger import Ledger
+
+COSTS = {"generate": 0.5, "train": 2.0, "train_again": 2.0, "append": 0.01}
+
+
+def new_disk():
+    disk = Disk()
+    folder: dict = {}
+    FakeTrainer().save(folder)
+    disk.checkpoints[0] = (folder, Boundary())
+    return disk
+
+
+class FakeRun:
+    """One process of a run. `start` drives it to its end or to its death."""
+
+    def __init__(self, disk, config, *, source=None, evaluation_tasks=2, checkpoint_every=2, observers=()):
+        self.disk = disk
+        self.config = config
+        self.source = source or FakeSource()
+        self.milestones = Milestones(
+            last=config.steps,
+            evaluation_tasks=evaluation_tasks,
+            evaluation_every=2,
+            evaluation_tasks_on_the_way=2,
+            checkpoint_every=checkpoint_every,
+        )
+        self.journal = FakeJournal(disk)
+        self.trainer = FakeTrainer()
+        self.engine = FakeEngine()
+        self.observers = observers
+
+    async def _main(self):
+        clock = LoopClock()
+        executor = InlineExecutor(lambda lane, name: COSTS.get(name, 0.05))
+        ledger = Ledger(clock.now)
+        self.ledger = ledger
+        sync = self.config.mode == "sync"
+        scheduler = Scheduler(self.config, self.milestones)
+        stash = Stash()
+        checkpoints = FakeCheckpoints(self.disk, lambda: self.journal.alive)
+        dispatch = Dispatch(
+            engine=self.engine, executor=executor, clock=clock, ledger=ledger, lockstep=sync, decode_steps=2
+        )
+        player = Player(
+            sampler=dispatch,
+            renderer=FakeRenderer(),
+            config=RolloutConfig(max_turns=3, max_context=100, max_tokens_per_turn=8),
+            clock=clock,
+        )
+        evaluator = Evaluator(
+            player=player,
+            source=self.source,
+            dispatch=dispatch,
+            temperature=1.0,
+            success_reward=1.0,
+            concurrent=self.config.max_concurrent,
+            max_attempts=self.config.max_attempts,
+        )
+        self.controller = controller = Controller(
+            scheduler=scheduler,
+            journal=self.journal,
+            executor=executor,
+            clock=clock,
+            ledger=ledger,
+            trainer=self.trainer,
+            dispatch=dispatch,
+            publication=Publication(trainer=self.trainer, dispatch=dispatch, executor=executor, kv="recompute"),
+            evaluator=evaluator,
+            checkpoints=checkpoints,
+            stash=stash,
+            observers=Observers(self.observers),
+        )
+        controller.episodes = Episodes(
+            player=player,
+            source=self.source,
+            dispatch=dispatch,
+            clock=clock,
+            temperature=1.0,
+            post=controller.post_member,
+            fail=controller.fail,
+        )
+        recovery = Recovery(
+            journal=self.journal,
+            checkpoints=checkpoints,
+            trainer=self.trainer,
+            executor=executor,
+            scheduler=scheduler,
+            stash=stash,
+        )
+        await controller.run(await recovery.recover())
+        return scheduler
+
+    def start(self, *, kill_after=None):
+        try:
+            return run_virtual(self._main, kill_after=kill_after)
+        finally:
+            self.journal.close()
+
+
+def small_config(mode, **changes):
+    defaults = {
+        "mode": mode,
+        "groups_per_step": 2,
+        "group_size": 2,
+        "steps": 3,
+        "max_concurrent": 6,
+        "min_valid": 1,
+        "staleness": 1,
+    }
+    return SchedulingConfig(**(defaults | changes))
