@@ -25,7 +25,6 @@ from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.stash import Stash
-from springtide.runtime.waits import Wait
 from springtide.scheduling.codec import COMMAND, EVENT, encode
 from springtide.scheduling.commands import (
     Abort,
@@ -50,6 +49,7 @@ from springtide.scheduling.events import (
 )
 from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.status import Wait
 
 Item = tuple[Event, Sequence[Trajectory]]
 

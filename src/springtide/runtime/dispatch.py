@@ -16,8 +16,8 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.clock import Clock
 from springtide.ports.engine import Engine, Finished, KvPolicy
 from springtide.ports.executor import Executor
-from springtide.runtime.waits import Wait
 from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.status import Wait
 
 LANE = "engine"
 

@@ -9,9 +9,9 @@ from springtide.ports.clock import Clock
 from springtide.ports.environment import EnvironmentSource
 from springtide.rollout.episode import Player
 from springtide.runtime.dispatch import Dispatch
-from springtide.runtime.waits import Wait
 from springtide.scheduling.commands import StartMember
 from springtide.scheduling.events import MemberFinished
+from springtide.telemetry.status import Wait
 
 Post = Callable[[MemberFinished, Trajectory | None], None]
 

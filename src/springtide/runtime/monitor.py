@@ -1,0 +1,188 @@
+"""What people and tools see of a run: canonical metrics to the sinks, the present state to the status board."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from springtide.core.group import Group
+from springtide.core.outcome import Valid
+from springtide.core.trajectory import Trajectory
+from springtide.ports.clock import Clock
+from springtide.ports.engine import EngineStats
+from springtide.ports.trainer import StepReport
+from springtide.scheduling.commands import Command, IssueGroup, Train
+from springtide.scheduling.events import EvaluationFinished, Event, MemberFinished, StepFinished
+from springtide.scheduling.scheduler import Scheduler
+from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.names import ledger_name
+from springtide.telemetry.record import MetricRecord
+from springtide.telemetry.sink import SinkGroup
+from springtide.telemetry.status import StatusBoard, Wait
+
+HEARTBEAT = 0.5
+"""Seconds between looks at the waits."""
+
+OLDEST_WAITS = 5
+"""How many waits the status shows."""
+
+
+class Monitor:
+    """Implements Observer. `goodput` counts from the first group issued by this process to the last applied step."""
+
+    def __init__(
+        self,
+        *,
+        sinks: SinkGroup,
+        board: StatusBoard,
+        ledger: Ledger,
+        clock: Clock,
+        scheduler: Scheduler,
+        engine_stats: Callable[[], EngineStats],
+        success_reward: float,
+    ) -> None:
+        self._sinks = sinks
+        self._board = board
+        self._ledger = ledger
+        self._clock = clock
+        self._scheduler = scheduler
+        self._engine_stats = engine_stats
+        self._success_reward = success_reward
+        self._first_issue: float | None = None
+        self._last_step: float | None = None
+        self._tokens = 0
+        self._idle_tokens = 0
+        self._ended = 0
+        self._invalid = 0
+
+    # -- Observer ----------------------------------------------------------------------------------------------------
+
+    def decided(self, event: Event, commands: Sequence[Command]) -> None:
+        now = self._clock.now()
+        if self._first_issue is None and any(isinstance(command, IssueGroup) for command in commands):
+            self._first_issue = now
+        match event:
+            case MemberFinished(reward=reward):
+                self._ended += 1
+                self._invalid += reward is None
+            case StepFinished():
+                self._last_step = now
+                self._tokens += event.trained_tokens
+                self._idle_tokens += event.zero_advantage_tokens
+                self._board.update(step=event.step, goodput=self.goodput)
+            case EvaluationFinished():
+                rate = event.successes / event.valid if event.valid else None
+                self._board.update(success=rate, success_step=event.version)
+        if any(isinstance(command, Train) for command in commands):
+            self._board.update(staleness_bound=self._scheduler.bound)
+        self._board.update(phase=self._phase(), invalid_rate=self._invalid / self._ended if self._ended else None)
+
+    def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
+        version = report.step - 1
+        members = [member for group in groups for member in group.members]
+        staleness = [_staleness(group, version) for group in groups]
+        metrics = {
+            **report.metrics,
+            **_reward_metrics(members, self._success_reward),
+            **_environment_metrics(members),
+            "staleness/mean": sum(staleness) / len(staleness),
+            "staleness/max": float(max(staleness)),
+            "rollout/turns": _mean([member.turns for member in members]),
+            "rollout/tokens": _mean([member.trained_tokens for member in members]),
+            "rollout/episode_seconds": _mean([member.seconds for member in members]),
+            "rollout/goodput_tokens_per_s": self.goodput or 0.0,
+            "invalid/rate": self._invalid / self._ended if self._ended else 0.0,
+            **self._engine_metrics(),
+            **self._ledger_metrics(),
+        }
+        self._write(report.step, metrics)
+        self._board.update(
+            reward=metrics["reward/mean"], entropy=report.metrics.get("train/entropy"), staleness=max(staleness)
+        )
+
+    def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
+        rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
+        successes = sum(reward >= self._success_reward for reward in rewards)
+        self._write(
+            version,
+            {
+                "eval/success": successes / len(rewards) if rewards else float("nan"),
+                "eval/successes": float(successes),
+                "eval/valid": float(len(rewards)),
+                "eval/invalid": float(len(trajectories) - len(rewards)),
+            },
+        )
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    @property
+    def goodput(self) -> float | None:
+        """Trained tokens of valid members per wall second, start-up excluded; None before the first step."""
+        if self._first_issue is None or self._last_step is None or self._last_step <= self._first_issue:
+            return None
+        return self._tokens / (self._last_step - self._first_issue)
+
+    async def heartbeat(self, waits: Callable[[], list[Wait]]) -> None:
+        """Show the oldest waits until cancelled."""
+        while True:
+            self._board.update(waits=tuple(waits()[:OLDEST_WAITS]))
+            await asyncio.sleep(HEARTBEAT)
+
+    def _phase(self) -> str:
+        if self._scheduler.evaluating:
+            return "evaluating"
+        return "training" if not self._scheduler.finished else "reporting"
+
+    def _write(self, step: int, metrics: dict[str, float]) -> None:
+        self._sinks.write(MetricRecord(time=time.time(), step=step, metrics=metrics))
+
+    def _engine_metrics(self) -> dict[str, float]:
+        stats = self._engine_stats()
+        presented = stats.reused + stats.reprefilled
+        return {
+            "engine/prefilled": float(stats.prefilled),
+            "engine/reprefilled": float(stats.reprefilled),
+            "engine/reused": float(stats.reused),
+            "engine/decoded": float(stats.decoded),
+            "engine/hit_rate": stats.reused / presented if presented else 0.0,
+            "engine/hot_tokens": float(stats.hot_tokens),
+            "engine/warm_tokens": float(stats.warm_tokens),
+            "engine/preemptions": float(stats.preemptions),
+        }
+
+    def _ledger_metrics(self) -> dict[str, float]:
+        metrics = {}
+        for lane, bins in self._ledger.seconds().items():
+            for name, seconds in bins.items():
+                metrics[ledger_name(lane, name)] = seconds
+        for lane, share in self._ledger.unattributed_share().items():
+            metrics[f"ledger/{lane}/unattributed_share"] = share
+        return metrics
+
+
+def _staleness(group: Group, version: int) -> int:
+    oldest = [member.oldest_version for member in group.valid_members if member.oldest_version is not None]
+    return version - min(oldest, default=version)
+
+
+def _reward_metrics(members: Sequence[Trajectory], success_reward: float) -> dict[str, float]:
+    rewards = [member.reward for member in members if member.reward is not None]
+    mean = _mean(rewards)
+    variance = sum((reward - mean) ** 2 for reward in rewards) / max(len(rewards) - 1, 1)
+    return {
+        "reward/mean": mean,
+        "reward/standard_error": (variance / max(len(rewards), 1)) ** 0.5,
+        "reward/success": _mean([float(reward >= success_reward) for reward in rewards]),
+    }
+
+
+def _environment_metrics(members: Sequence[Trajectory]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for member in members:
+        if isinstance(member.outcome, Valid):
+            for name, value in member.outcome.metrics.items():
+                values.setdefault(f"environment/{name}", []).append(value)
+    return {name: _mean(numbers) for name, numbers in sorted(values.items())}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
