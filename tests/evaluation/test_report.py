@@ -1,0 +1,146 @@
+import json
+import struct
+
+import pytest
+
+from springtide.core.errors import RunDamagedError
+from springtide.evaluation.count import Count
+from springtide.evaluation.report import HEADER, duration, load_result, success_rows, write_report
+from springtide.evaluation.result import RunResult, history, partial_result, read_result
+from springtide.telemetry.jsonl import JsonlSink
+from springtide.telemetry.record import MetricRecord
+from springtide.telemetry.run_folder import Parent, RunFolder
+from springtide.telemetry.status import StatusBoard
+
+RESULT = RunResult(
+    run="demo", seconds=305.0, before=Count(68, 200, 3), after=Count(176, 198, 2), goodput_tokens_per_s=3210.0
+)
+
+
+def record(step, **metrics):
+    names = {name.replace("__", "/"): value for name, value in metrics.items()}
+    return MetricRecord(time=float(step), step=step, metrics=names)
+
+
+RECORDS = [
+    record(0, eval__successes=68.0, eval__valid=200.0, eval__invalid=3.0),
+    record(
+        1, reward__mean=0.4, reward__standard_error=0.05, ledger__engine__decode=9.0, ledger__engine__unattributed=1.0
+    ),
+    record(2, reward__mean=0.6, ledger__engine__decode=18.0, ledger__engine__unattributed=2.0),
+    record(2, eval__successes=176.0, eval__valid=198.0, eval__invalid=2.0, rollout__goodput_tokens_per_s=3210.0),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = RunFolder.create(name="demo", recipe_text="", path=tmp_path / "demo", parent=Parent("older", 40))
+    sink = JsonlSink(folder.metrics)
+    for line in RECORDS:
+        sink.write(line)
+    sink.close()
+    return folder
+
+
+def test_the_table_has_invalid_episodes_beside_and_never_inside():
+    table = success_rows(RESULT)
+    assert [len(row) for row in table] == [len(HEADER)] * 3
+    assert table[0] == ("before", "0.340", "0.278 to 0.408", "68 of 200", "3")
+    assert table[1][1:] == ("0.889", "0.838 to 0.925", "176 of 198", "2")
+    assert table[2][0] == "gain"
+    assert table[2][1] == "+0.549"
+
+
+def test_a_count_without_valid_episodes_has_no_rate():
+    assert success_rows(RunResult(run="r", seconds=1, before=None, after=Count(0, 0, 9), goodput_tokens_per_s=0)) == [
+        ("after", "-", "-", "0 of 0", "9")
+    ]
+
+
+def test_history_folds_the_records():
+    past = history(RECORDS)
+    assert [(point.step, point.count) for point in past.evaluations] == [
+        (0, Count(68, 200, 3)),
+        (2, Count(176, 198, 2)),
+    ]
+    assert [(point.step, point.mean, point.standard_error) for point in past.rewards] == [
+        (1, 0.4, 0.05),
+        (2, 0.6, None),
+    ]
+    assert past.ledger == {"engine": {"decode": 18.0, "unattributed": 2.0}}
+    assert past.goodput_tokens_per_s == 3210.0
+
+
+def test_a_resumed_process_adds_to_the_ledger():
+    """Totals 9 and 1, then a new process that starts from zero: 4 and 2. A bin that shows up twice counts twice."""
+    first = [record(1, ledger__a__x=5.0, ledger__a__y=1.0), record(2, ledger__a__x=9.0, ledger__a__y=1.0)]
+    second = [record(2, ledger__a__x=3.0, ledger__a__y=2.0), record(3, ledger__a__x=4.0, ledger__a__y=2.0)]
+    assert history(first + second).ledger == {"a": {"x": 13.0, "y": 3.0}}
+
+
+def test_a_run_that_has_not_ended_reports_so_far():
+    past = history(RECORDS)
+    so_far = partial_result("demo", 12.0, past)
+    assert (so_far.before, so_far.after) == (Count(68, 200, 3), Count(176, 198, 2))
+    assert partial_result("demo", 0.0, history([])).before is None
+    assert partial_result("demo", 1.0, history(RECORDS[:1])).after is None
+
+
+def test_the_report_is_written_and_its_result_reads_back(folder):
+    write_report(folder, RESULT)
+    document = json.loads(folder.result.read_text())
+    assert document["before"] == {"k": 68, "n": 200, "invalid": 3}
+    assert document["evaluations"][1] == {"step": 2, "count": {"k": 176, "n": 198, "invalid": 2}}
+    assert read_result(folder.result).result == RESULT
+    text = folder.report.read_text()
+    for part in (
+        "# Run demo",
+        "Branched from run older at step 40.",
+        "| before | 0.340 |",
+        "5 min 05 s",
+        "decode 90.0%",
+    ):
+        assert part in text
+    assert "10.00% |" in text, "the unattributed share has its own column"
+    for command in ("springtide show demo", "springtide train --resume demo", "springtide export demo"):
+        assert command in text
+
+
+def test_the_curve_is_a_picture(folder):
+    pytest.importorskip("matplotlib")
+    write_report(folder, RESULT)
+    content = folder.curve.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", content[16:24])
+    assert width > 600
+    assert height > 400
+    assert "![" in folder.report.read_text()
+
+
+def test_without_matplotlib_the_report_has_no_curve(folder, monkeypatch):
+    monkeypatch.setattr("springtide.evaluation.report.find_spec", lambda name: None)
+    write_report(folder, RESULT)
+    assert not folder.curve.exists()
+    assert "![" not in folder.report.read_text()
+
+
+def test_a_result_is_loaded_from_what_there_is(folder):
+    board = StatusBoard(folder.status, run="demo", now=lambda: 100.0)
+    board.update(phase="training")
+    so_far, _ = load_result(folder)
+    assert so_far.after == Count(176, 198, 2)
+    write_report(folder, RESULT)
+    assert load_result(folder)[0] == RESULT
+
+
+def test_a_damaged_result_is_said_so(folder):
+    folder.result.write_text("{")
+    with pytest.raises(RunDamagedError, match="cannot be read"):
+        load_result(folder)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (305, "5 min 05 s"), (7500, "2 h 05 min")]
+)
+def test_durations_read_like_speech(seconds, text):
+    assert duration(seconds) == text
