@@ -1,0 +1,109 @@
+"""A trainer's state as files: tensors in safetensors, the rest in `trainer.json` with a hash of every file.
+
+Invariant: what is loaded is bit for bit what was saved, or `RunDamagedError` names the file.
+"""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from springtide.core.errors import RunDamagedError
+from springtide.policy.digest import named_weights
+from springtide.training.manifest import damaged_files, describe_files
+
+FORMAT = 1
+MODEL, REFERENCE, OPTIMIZER, RANDOM, INDEX = (
+    "model.safetensors",
+    "reference.safetensors",
+    "optimizer.safetensors",
+    "random.safetensors",
+    "trainer.json",
+)
+
+
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Save to safetensors. OSError as for any file, a full disk included."""
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        # The library reports the operating system's errors as text only.
+        code = errno.ENOSPC if f"os error {errno.ENOSPC}" in str(error) else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def write_index(folder: Path, fields: dict[str, Any]) -> None:
+    """Write `trainer.json`: `fields` and the description of all files that are there by now."""
+    index = {"format": FORMAT, **fields, "files": describe_files(folder)}
+    (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """The verified `trainer.json`: every file it lists is there and unchanged."""
+    path = folder / INDEX
+    try:
+        index: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RunDamagedError(f"{path} cannot be read ({error}); resume from another checkpoint.") from error
+    if index.get("format") != FORMAT:
+        raise RunDamagedError(
+            f"{path} has format {index.get('format')!r}, this version of Springtide reads {FORMAT}; "
+            "continue the run with the version that wrote it."
+        )
+    damaged = damaged_files(folder, index["files"])
+    if damaged:
+        raise RunDamagedError(
+            f"{folder / damaged[0]} is missing or is not what was written; resume from another checkpoint."
+        )
+    return index
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a safetensors file, on the CPU."""
+    tensors: dict[str, torch.Tensor] = load_file(path)
+    return tensors
+
+
+def model_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The policy's tensors by name, tied ones once."""
+    return dict(named_weights(model))
+
+
+def set_model_tensors(model: torch.nn.Module, tensors: dict[str, torch.Tensor], *, source: Path) -> None:
+    """Copy into the model in place; the same names and shapes are required."""
+    own = model_tensors(model)
+    if {name: tensor.shape for name, tensor in own.items()} != {name: t.shape for name, t in tensors.items()}:
+        raise RunDamagedError(
+            f"{source} holds the tensors of another model than this run's recipe describes; resume with its own recipe."
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimizer's state, named `parameter|key`. Empty before the first step."""
+    names: dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[parameter]}|{key}": value
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def set_optimizer_tensors(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]
+) -> None:
+    """The inverse of `optimizer_tensors`; replaces all state."""
+    parameters = dict(model.named_parameters())
+    optimizer.state.clear()
+    for label, value in tensors.items():
+        name, _, key = label.rpartition("|")
+        parameter = parameters[name]
+        # Step counters stay where the optimizer made them: a fused step wants them beside the parameter.
+        optimizer.state[parameter][key] = value.to(parameter.device)

@@ -1,0 +1,67 @@
+import pytest
+
+from springtide.core.errors import RunDamagedError
+from springtide.policy.config import TinyModelConfig
+from springtide.policy.digest import digest_tensors
+from springtide.policy.model import build_tiny
+from springtide.training import state
+from springtide.training.trainer import TorchTrainer
+from training.builders import make_trainer, random_groups, training_config
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.02])
+@pytest.mark.parametrize("mini_batches", [1, 3])
+def test_a_loaded_trainer_goes_on_bit_for_bit(tmp_path, kl, mini_batches):
+    config = training_config(
+        kl_coefficient=kl,
+        mini_batches=mini_batches,
+        optimizer={"schedule": "cosine", "warmup_steps": 2, "weight_decay": 0.1},
+    )
+    steps = [random_groups(seed) for seed in range(5)]
+    uninterrupted = make_trainer(config)
+    for i, groups in enumerate(steps[:3], start=1):
+        uninterrupted.step(step=i, groups=groups)
+    uninterrupted.save(tmp_path)
+    resumed = make_trainer(config, seed=99)
+    resumed.load(tmp_path)
+    assert resumed.version == uninterrupted.version
+    for i, groups in enumerate(steps[3:], start=4):
+        expected = uninterrupted.step(step=i, groups=groups)
+        assert resumed.step(step=i, groups=groups) == expected
+
+
+@pytest.mark.parametrize("name", [state.MODEL, state.OPTIMIZER, state.RANDOM, state.INDEX])
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+def test_a_damaged_file_is_named(tmp_path, name, harm):
+    trainer = make_trainer()
+    trainer.step(step=1, groups=random_groups(0))
+    trainer.save(tmp_path)
+    path = tmp_path / name
+    content = bytearray(path.read_bytes())
+    if harm == "remove":
+        path.unlink()
+    elif harm == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    with pytest.raises(RunDamagedError, match=name):
+        make_trainer().load(tmp_path)
+
+
+def test_another_models_checkpoint_is_refused(tmp_path):
+    make_trainer().save(tmp_path)
+    other = build_tiny(TinyModelConfig(layers=1, hidden=32, heads=2), vocabulary_size=64, seed=0)
+    with pytest.raises(RunDamagedError, match="another model"):
+        TorchTrainer(other, config=training_config(), total_steps=1).load(tmp_path)
+
+
+def test_published_weights_prove_themselves_and_do_not_change():
+    trainer = make_trainer()
+    published = trainer.publish()
+    assert digest_tensors(published.items()) == trainer.version.digest
+    assert digest_tensors(trainer.model.state_dict().items()) == trainer.version.digest
+    before = trainer.version
+    trainer.step(step=1, groups=random_groups(0))
+    assert trainer.version.digest != before.digest
+    assert digest_tensors(published.items()) == before.digest
