@@ -21,7 +21,8 @@ class WordGameConfig(StrictModel):
     """A small in-process text game, for tests and for learning within a minute."""
 
     type: Literal["word_game"] = "word_game"
-    level: int = Field(1, ge=1, le=3)
+    level: int = Field(1, ge=1, le=3, description="1: say the word; 2: the last of two; 3: the middle of three.")
+    flaw_rate: float = Field(0.5, ge=0, le=1, description="Share of demonstrations with a mistake.")
 
 
 class CustomConfig(StrictModel):
@@ -29,7 +30,14 @@ class CustomConfig(StrictModel):
 
     type: Literal["custom"] = "custom"
     path: str = Field(description="FILE.py:CLASS or package.module:CLASS")
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field({}, description="Arguments of the class's constructor.")
+    blocking: bool = Field(
+        False, description="A Gym-style class waits or computes for long: run it on threads, off the event loop."
+    )
+    gym_reward: Literal["sum", "last"] = Field("sum", description="Which reward of a Gym-style class counts.")
+    phase_seconds: float = Field(
+        60.0, gt=0, description="Seconds after which a reset, step or verify counts as hung and the episode as invalid."
+    )
 
 
 EnvironmentConfig = Annotated[ShellConfig | WordGameConfig | CustomConfig, Field(discriminator="type")]

@@ -1,0 +1,181 @@
+"""Whatever an environment does becomes a typed result.
+
+An exception, a phase that hangs or a value that is not what the contract says ends the episode as `Invalid`, with one
+sentence that names the phase; it never becomes a reward and never escapes. Every environment of a source is wrapped in
+this. Phases run as tasks of their own, so that an environment that swallows cancellation is left behind, not waited
+for. `close` runs once, after anything, and never raises.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from numbers import Real
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from springtide.core.errors import InvalidEpisodeError
+from springtide.core.message import ImagePart, Message, Role, TextPart, ToolSchema
+from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome, Valid
+from springtide.core.task import Task
+from springtide.ports.environment import Environment, Observation, PhaseLimits
+
+T = TypeVar("T")
+
+_GRACE = 1.0
+"""Seconds that a cancelled phase gets to clean up before it is left behind."""
+_ROLES = frozenset(get_args(Role))
+
+
+class GuardedEnvironment:
+    """An Environment around what `create` makes. `reset` and `step` raise InvalidEpisodeError and nothing else;
+    `verify` returns an outcome; `close_error` tells what went wrong in `close`."""
+
+    def __init__(self, create: Callable[[], Environment], limits: PhaseLimits) -> None:
+        self._create = create
+        self._limits = limits
+        self._inner: Environment | None = None
+        self._closed = False
+        self.close_error = ""
+
+    async def reset(self, task: Task) -> Observation:
+        async def begin() -> Observation:
+            self._inner = self._create()
+            return await self._inner.reset(task)
+
+        value = await self._phase("reset", begin, self._limits.reset)
+        observation = _observation("reset", value)
+        if observation.done or not observation.messages:
+            raise _harness("reset returned an episode that is over or has no messages.")
+        return observation
+
+    async def step(self, action: Message) -> Observation:
+        inner = self._open()
+        observation = _observation("step", await self._phase("step", lambda: inner.step(action), self._limits.step))
+        if not (observation.done or observation.messages):
+            raise _harness("step returned neither messages nor the end of the episode.")
+        if any(message.role == "assistant" for message in observation.messages):
+            raise _harness("step returned a message with the role assistant, which is the agent's.")
+        return observation
+
+    async def verify(self, ending: Ending) -> Outcome:
+        inner = self._open()
+        try:
+            return _outcome(await self._phase("verify", lambda: inner.verify(ending), self._limits.verify))
+        except InvalidEpisodeError as error:
+            return Invalid(cause=InvalidCause(error.cause), detail=error.detail)
+
+    async def close(self) -> None:
+        if self._closed or self._inner is None:
+            return
+        self._closed = True
+        try:
+            await self._phase("close", self._inner.close, self._limits.close)
+        except InvalidEpisodeError as error:
+            self.close_error = error.detail
+
+    def _open(self) -> Environment:
+        assert self._inner is not None, "reset comes first"
+        return self._inner
+
+    async def _phase(self, phase: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
+        async def run() -> T:
+            try:
+                return await call()
+            except SystemExit as error:  # a task passes it on to the loop, which would end the run
+                raise _harness(f"SystemExit raised in {phase}: {error}.") from error
+
+        task = asyncio.get_running_loop().create_task(run())
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        except asyncio.CancelledError:
+            await _abandon(task)
+            raise
+        if not task.done():
+            await _abandon(task)
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, f"{phase} did not return within {seconds:g} s.")
+        if task.cancelled():
+            raise _harness(f"CancelledError raised in {phase}.")
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if isinstance(error, InvalidEpisodeError):
+            raise _typed(error)
+        cause = InvalidCause.VERIFIER if phase == "verify" else InvalidCause.HARNESS
+        described = f"{type(error).__name__} raised in {phase}: {error}".rstrip(": ")
+        raise InvalidEpisodeError(cause, _storable(described))
+
+
+async def _abandon(task: asyncio.Task[Any]) -> None:
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE)
+
+
+def _typed(error: InvalidEpisodeError) -> InvalidEpisodeError:
+    if error.cause in list(InvalidCause):
+        return InvalidEpisodeError(InvalidCause(error.cause), _storable(str(error.detail)))
+    return _harness(f"InvalidEpisodeError with the unknown cause {error.cause!r}: {error.detail}")
+
+
+def _harness(detail: str) -> InvalidEpisodeError:
+    return InvalidEpisodeError(InvalidCause.HARNESS, _storable(detail))
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="replace").decode()[:500]
+
+
+def _observation(phase: str, value: object) -> Observation:
+    if not isinstance(value, Observation):
+        raise _harness(f"{phase} returned {_shown(value)}, not an Observation.")
+    if not isinstance(value.done, bool) or not isinstance(value.ending, Ending):
+        raise _harness(f"{phase} returned an Observation whose done or ending has the wrong type.")
+    messages, tools = value.messages, value.tools
+    if not isinstance(messages, (tuple, list)) or not all(_well_formed(message) for message in messages):
+        raise _harness(f"{phase} returned messages that are not Messages with a known role and storable text.")
+    if not isinstance(tools, (tuple, list)) or not all(isinstance(tool, ToolSchema) for tool in tools):
+        raise _harness(f"{phase} returned tools that are not ToolSchemas.")
+    return msgspec.structs.replace(value, messages=tuple(messages), tools=tuple(tools))
+
+
+def _well_formed(message: object) -> bool:
+    if not isinstance(message, Message) or message.role not in _ROLES:
+        return False
+    parts = message.content if isinstance(message.content, (tuple, list)) else (TextPart(message.content),)
+    return all(isinstance(part, ImagePart) or (isinstance(part, TextPart) and _text(part.text)) for part in parts)
+
+
+def _text(value: object) -> bool:
+    """Lone surrogates cannot be stored as UTF-8."""
+    return isinstance(value, str) and value == _unsurrogated(value)
+
+
+def _unsurrogated(value: str) -> str:
+    return value.encode(errors="replace").decode()
+
+
+def _outcome(value: object) -> Outcome:
+    if isinstance(value, Invalid):
+        if value.cause not in list(InvalidCause) or not isinstance(value.detail, str):
+            raise _harness("verify returned an Invalid without a known cause and a text.")
+        return value
+    if not isinstance(value, Valid):
+        raise _harness(f"verify returned {_shown(value)}, not an Outcome.")
+    if not _finite(value.reward):
+        raise _harness(f"verify returned the reward {_shown(value.reward)}, not a finite number.")
+    if not isinstance(value.ending, Ending) or not isinstance(value.metrics, dict):
+        raise _harness("verify returned an Outcome whose ending or metrics has the wrong type.")
+    for name, number in value.metrics.items():
+        if not isinstance(name, str) or not _finite(number):
+            raise _harness(f"verify returned the metric {name!r} as {_shown(number)}, not a finite number.")
+    metrics = {name: float(number) for name, number in value.metrics.items()}
+    return msgspec.structs.replace(value, reward=float(value.reward), metrics=metrics)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"[:80]
