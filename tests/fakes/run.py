@@ -113,6 +113,7 @@ class FakeRun:
             stash=stash,
         )
         await controller.run(await recovery.recover())
+        self.ledger_shares = ledger.unattributed_share()
         return scheduler
 
     def start(self, *, kill_after=None):

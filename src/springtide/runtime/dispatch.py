@@ -6,7 +6,6 @@ finished ones leave at once: environment latency never blocks generation.
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -44,7 +43,8 @@ class Dispatch:
         self._open: dict[Member, float] = {}
         self._queue: list[SampleRequest] = []
         self._futures: dict[Member, tuple[asyncio.Future[Sampled], float]] = {}
-        self._chores: list[Callable[[], None]] = []
+        self._releases: list[Member] = []
+        self._cancels: list[Member] = []
         self._engine_busy = False
         self._wake = asyncio.Event()
         self.idle_reason = "start"
@@ -58,7 +58,7 @@ class Dispatch:
     def close(self, member: Member) -> None:
         """The episode is over and its successors are open."""
         if self._open.pop(member, None) is not None:
-            self._chores.append(partial(self._engine.release, member))
+            self._releases.append(member)
             self._wake.set()
 
     async def sample(self, request: SampleRequest) -> Sampled:
@@ -70,8 +70,9 @@ class Dispatch:
             return await future
         except asyncio.CancelledError:
             self._queue = [queued for queued in self._queue if queued.member != request.member]
-            self._chores.append(partial(self._engine.cancel, request.member))
+            self._cancels.append(request.member)
             self._futures.pop(request.member, None)
+            self._wake.set()
             raise
 
     async def load(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:
@@ -97,23 +98,27 @@ class Dispatch:
             self._lane.wait_for("dispatch")
             requests, self._queue = self._queue, []
             requests.sort(key=lambda request: request.member)
-            chores, self._chores = self._chores, []
-            finished, self._engine_busy = await self._executor.run(
-                LANE, partial(self._visit, requests, chores), name="generate"
-            )
+            cancels, self._cancels = sorted(self._cancels), []
+            releases, self._releases = sorted(self._releases), []
+            visit = partial(self._visit, requests, cancels, releases)
+            finished, self._engine_busy = await self._executor.run(LANE, visit, name="generate")
             self._deliver(finished)
 
     def _ready(self) -> bool:
         if self._lockstep:
             return bool(self._queue) and len(self._queue) == len(self._open)
-        return bool(self._queue) or self._engine_busy
+        return bool(self._queue or self._engine_busy or self._releases or self._cancels)
 
     def _declare_wait(self) -> None:
         self._lane.wait_for("environment" if self._open else self.idle_reason)
 
-    def _visit(self, requests: list[SampleRequest], chores: list[Callable[[], None]]) -> tuple[list[Finished], bool]:
-        for chore in chores:
-            chore()
+    def _visit(
+        self, requests: list[SampleRequest], cancels: list[Member], releases: list[Member]
+    ) -> tuple[list[Finished], bool]:
+        for member in cancels:
+            self._engine.cancel(member)
+        for member in releases:
+            self._engine.release(member)
         if requests:
             self._engine.submit(requests)
         finished = self._engine.step(max_decode_steps=self._decode_steps)

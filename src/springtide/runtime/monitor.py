@@ -47,6 +47,7 @@ class Monitor:
         self._scheduler = scheduler
         self._engine_stats = engine_stats
         self._success_reward = success_reward
+        self.evaluations: dict[int, EvaluationFinished] = {}
         self._first_issue: float | None = None
         self._last_step: float | None = None
         self._tokens = 0
@@ -70,6 +71,7 @@ class Monitor:
                 self._idle_tokens += event.zero_advantage_tokens
                 self._board.update(step=event.step, goodput=self.goodput)
             case EvaluationFinished():
+                self.evaluations[event.version] = event
                 rate = event.successes / event.valid if event.valid else None
                 self._board.update(success=rate, success_step=event.version)
         if any(isinstance(command, Train) for command in commands):

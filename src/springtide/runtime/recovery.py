@@ -16,7 +16,7 @@ from springtide.runtime.checkpoints import Checkpoints
 from springtide.runtime.stash import Stash
 from springtide.scheduling.codec import EVENT, decode_command, decode_event
 from springtide.scheduling.commands import IssueGroup, Train
-from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted, StepFinished
+from springtide.scheduling.events import Boundary, EvaluationFinished, Event, ProcessStarted, RunStarted, StepFinished
 from springtide.scheduling.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,10 @@ class Recovery:
         self._issued: dict[int, IssueGroup] = {}
         self._trains: dict[int, Train] = {}
         self._digests: dict[int, str] = {}
+        self.evaluations: dict[int, EvaluationFinished] = {}
+        """What earlier processes found, by version."""
+        self.seconds = 0.0
+        """For how long earlier processes drove the run."""
 
     async def recover(self) -> list[Event]:
         """The events that the controller has to start with.
@@ -74,15 +78,19 @@ class Recovery:
         return [*first, ProcessStarted(epoch + 1)]
 
     def _replay(self, entries: list[Entry]) -> int:
-        epoch = -1
+        epoch, since = -1, 0.0
         for entry in entries:
             if entry.kind == EVENT:
                 event = decode_event(entry.body)
                 self._scheduler.on(event)
                 if isinstance(event, ProcessStarted):
-                    epoch = event.epoch
+                    epoch, since = event.epoch, entry.time
+                elif isinstance(event, EvaluationFinished):
+                    self.evaluations[event.version] = event
                 elif isinstance(event, StepFinished):
                     self._digests[event.step] = event.digest
+                self.seconds += max(entry.time - since, 0.0)
+                since = entry.time
                 continue
             command = decode_command(entry.body)
             if isinstance(command, IssueGroup):
