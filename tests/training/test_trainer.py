@@ -1,12 +1,15 @@
 import pytest
+from safetensors import SafetensorError
 
-from springtide.core.errors import RunDamagedError
+from springtide.core.errors import RunDamagedError, StorageFullError
 from springtide.policy.config import TinyModelConfig
-from springtide.policy.digest import digest_tensors
+from springtide.policy.digest import digest_tensors, named_weights
 from springtide.policy.model import build_tiny
 from springtide.training import state
+from springtide.training.checkpoint import CheckpointStore
+from springtide.training.config import CheckpointConfig
 from springtide.training.trainer import TorchTrainer
-from training.builders import make_trainer, random_groups, training_config
+from training.builders import make_trainer, random_groups, tiny_model, training_config
 
 
 @pytest.mark.parametrize("kl", [0.0, 0.02])
@@ -65,3 +68,22 @@ def test_published_weights_prove_themselves_and_do_not_change():
     trainer.step(step=1, groups=random_groups(0))
     assert trainer.version.digest != before.digest
     assert digest_tensors(published.items()) == before.digest
+
+
+def test_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
+    def full(tensors, path):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(state, "save_file", full)
+    with pytest.raises(StorageFullError, match="disk is full"):
+        CheckpointStore(tmp_path, CheckpointConfig()).save(0, make_trainer().save, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_weights_can_be_loaded(tmp_path):
+    trainer = make_trainer()
+    trainer.step(step=1, groups=random_groups(0))
+    trainer.save(tmp_path)
+    model = tiny_model(seed=5)
+    assert state.load_policy(model, tmp_path) == 1
+    assert digest_tensors(named_weights(model)) == trainer.version.digest

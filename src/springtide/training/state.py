@@ -4,7 +4,6 @@ Invariant: what is loaded is bit for bit what was saved, or `RunDamagedError` na
 """
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from springtide.core.errors import RunDamagedError
 from springtide.policy.digest import named_weights
-from springtide.training.manifest import damaged_files, describe_files
+from springtide.training.manifest import damaged_files, describe_files, read_sealed, write_sealed
 
 FORMAT = 1
 MODEL, REFERENCE, OPTIMIZER, RANDOM, INDEX = (
@@ -39,20 +38,19 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
 
 def write_index(folder: Path, fields: dict[str, Any]) -> None:
     """Write `trainer.json`: `fields` and the description of all files that are there by now."""
-    index = {"format": FORMAT, **fields, "files": describe_files(folder)}
-    (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n")
+    write_sealed(folder / INDEX, {"format": FORMAT, **fields, "files": describe_files(folder)})
 
 
 def read_index(folder: Path) -> dict[str, Any]:
     """The verified `trainer.json`: every file it lists is there and unchanged."""
     path = folder / INDEX
     try:
-        index: dict[str, Any] = json.loads(path.read_text())
+        index = read_sealed(path)
     except (OSError, ValueError) as error:
         raise RunDamagedError(f"{path} cannot be read ({error}); resume from another checkpoint.") from error
-    if index.get("format") != FORMAT:
+    if index["format"] != FORMAT:
         raise RunDamagedError(
-            f"{path} has format {index.get('format')!r}, this version of Springtide reads {FORMAT}; "
+            f"{path} has format {index['format']!r}, this version of Springtide reads {FORMAT}; "
             "continue the run with the version that wrote it."
         )
     damaged = damaged_files(folder, index["files"])
@@ -61,6 +59,15 @@ def read_index(folder: Path) -> dict[str, Any]:
             f"{folder / damaged[0]} is missing or is not what was written; resume from another checkpoint."
         )
     return index
+
+
+def load_policy(model: torch.nn.Module, folder: Path) -> int:
+    """Only the weights of a trainer's saved state, for evaluation and export; returns the version number."""
+    index = read_index(folder)
+    source = folder / MODEL
+    set_model_tensors(model, read_tensors(source), source=source)
+    step: int = index["step"]
+    return step
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:

@@ -94,15 +94,12 @@ class TorchTrainer:
         state.write_index(folder, {"step": self._number, "digest": self._version.digest})
 
     def load(self, folder: Path) -> None:
-        index = state.read_index(folder)
-        source = folder / state.MODEL
-        state.set_model_tensors(self.model, state.read_tensors(source), source=source)
+        self._number = state.load_policy(self.model, folder)
         state.set_optimizer_tensors(self.model, self._optimizer, state.read_tensors(folder / state.OPTIMIZER))
         restore_random_state(self._device, state.read_tensors(folder / state.RANDOM))
-        if self._reference is not None and state.REFERENCE in index["files"]:
-            source = folder / state.REFERENCE
-            state.set_model_tensors(self._reference, state.read_tensors(source), source=source)
-        self._number = index["step"]
+        reference = folder / state.REFERENCE
+        if self._reference is not None and reference.exists():
+            state.set_model_tensors(self._reference, state.read_tensors(reference), source=reference)
         self._version = self._measure()
 
     def close(self) -> None:
