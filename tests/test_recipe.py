@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from springtide import settings
 from springtide.config import Recipe
 from springtide.core.errors import UsageError
+from springtide.environments.config import WordGameConfig
 from springtide.recipe import annotated_recipe, builtin_recipes, dump_recipe, load_recipe, recipe_from
 
 MINIMAL = {"environment": {"type": "word_game"}}
@@ -45,7 +46,7 @@ def test_an_override_may_leave_out_inner_sections_where_one_setting_only_fits():
 
 def test_another_type_starts_its_section_afresh_whatever_the_order():
     recipe = load_recipe("hf-gpu", ["environment.level=2", "environment.type=word_game"])
-    assert recipe.environment.model_dump() == {"type": "word_game", "level": 2}
+    assert recipe.environment == WordGameConfig(level=2)
 
 
 def test_the_same_type_keeps_its_section():

@@ -13,8 +13,8 @@ from springtide.telemetry.ledger import UNATTRIBUTED
 Z95 = 1.96
 """Standard errors on each side of a mean that hold 95 % of a normal distribution."""
 
-GREY = "#bbbbbb"
-"""Colour of unattributed time."""
+BLACK = "#222222"
+"""Colour of unattributed time: it should catch the eye."""
 
 
 def draw_curve(path: Path, *, title: str, past: History) -> None:
@@ -66,7 +66,7 @@ def _draw_learning(axes: Any, past: History) -> None:
 
 def _draw_ledger(axes: Any, past: History) -> None:
     names = sorted({name for bins in past.ledger.values() for name in bins if name != UNATTRIBUTED})
-    colours = {name: f"C{index % 10}" for index, name in enumerate(names)} | {UNATTRIBUTED: GREY}
+    colours = {name: f"C{index % 10}" for index, name in enumerate(names)} | {UNATTRIBUTED: BLACK}
     labelled: set[str] = set()
     for row, bins in enumerate(past.ledger.values()):
         total = sum(bins.values()) or 1.0

@@ -41,6 +41,7 @@ METRICS = (
     Metric("train/zero_advantage_groups", "share", "Groups of the step that carried no signal."),
     Metric("train/seconds", "s", "Wall time of the optimizer step."),
     Metric("warm_start/loss", "", "Supervised loss, token mean over the batch."),
+    Metric("warm_start/ceiling", "share", "Demonstrations that succeed: the most that imitating them can reach."),
     Metric("warm_start/seconds", "s", "Wall time of the warm start."),
     Metric("reward/mean", "", "Mean reward of the valid members that the step trained on."),
     Metric("reward/standard_error", "", "Standard error of that mean."),

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import platform
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -94,6 +95,11 @@ class RunFolder:
         return self.path / "curve.png"
 
     @property
+    def model(self) -> Path:
+        """Architecture and tokenizer; weights are in the checkpoints."""
+        return self.path / "model"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -152,6 +158,24 @@ class RunFolder:
             if (candidate / "run.json").is_file():
                 return cls(candidate, _read_info(candidate / "run.json"))
         raise UsageError(_no_such_run(str(path_or_id), candidates[0], root))
+
+    def branch(self, step: int, *, name: str, recipe_text: str, path: Path | None = None) -> "RunFolder":
+        """A new run beside this one that starts from its checkpoint `step`: model and checkpoint are copied.
+
+        UsageError if there is no such checkpoint.
+        """
+        steps = self.checkpoint_steps()
+        if step not in steps:
+            known = f"it has {', '.join(map(str, steps))}" if steps else "it has none"
+            raise UsageError(f"--from {step}: run {self.id} has no checkpoint at that step; {known}.")
+        parent = Parent(run=self.id, step=step)
+        made = RunFolder.create(name=name, recipe_text=recipe_text, path=path, root=self.path.parent, parent=parent)
+        if self.model.is_dir():
+            shutil.copytree(self.model, made.model)
+        unfinished = made.checkpoints / f"{self.checkpoint(step).name}.tmp"
+        shutil.copytree(self.checkpoint(step), unfinished)
+        os.replace(unfinished, made.checkpoint(step))
+        return made
 
     def record(self, **fields: Any) -> None:
         """Change fields of `run.json`, such as the sandbox level once it is known."""

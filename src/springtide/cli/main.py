@@ -1,0 +1,82 @@
+"""The command line: `springtide COMMAND`. Commands are thin: they parse, call and print.
+
+Errors that are the interface become one sentence on standard error and a stable exit code; a traceback is always a
+bug. Nothing here imports torch: the commands that need it import the composition when they run.
+"""
+
+import errno
+import logging
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from springtide import __version__
+from springtide.cli import recipe, report, show, status, train
+from springtide.cli.console import INTERRUPTED, complain, errors, output
+from springtide.core.errors import SpringtideError, StorageFullError
+
+EXIT_CODES = (
+    "[b]Exit codes[/b]: 0 done, 1 failed, 2 wrong usage, 3 run damaged, 4 only an unsafe sandbox is left, "
+    "5 disk full, 130 interrupted."
+)
+
+
+class Commands(TyperGroup):
+    """Turns what a command raises into an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SpringtideError as error:
+            complain(str(error))
+            raise SystemExit(error.exit_code) from None
+        except KeyboardInterrupt:
+            complain("Interrupted.")
+            raise SystemExit(INTERRUPTED) from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            complain(f"The disk is full ({error.filename or 'no file named'}); what was written before is intact.")
+            raise SystemExit(StorageFullError.exit_code) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="springtide",
+    help="Post-train LLM agents with reinforcement learning.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        output().print(f"springtide {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def springtide(
+    _: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Post-train LLM agents with reinforcement learning."""
+    handler = logging.StreamHandler(errors().file)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("springtide")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+
+
+for module in (train, status, show, report):
+    module.register(app)
+app.add_typer(recipe.app, name="recipe")
+
+
+def main() -> None:
+    app(prog_name="springtide")

@@ -1,0 +1,28 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SETTING=VALUE",
+        help="Change a setting, such as [cyan]training.optimizer.learning_rate=1e-5[/cyan]; may be repeated.",
+    ),
+]
+
+RecipeName = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE", help="A built-in name (see `springtide recipe list`), a file, or a run's folder."),
+]
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id (under ./runs) or its folder.")]
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line of standard output.")]
+
+
+def examples(*lines: str) -> str:
+    """An epilog with one example per line."""
+    return "[b]Examples[/b]\n\n" + "\n\n".join(f"[cyan]{line}[/cyan]" for line in lines)

@@ -1,0 +1,52 @@
+"""`springtide status`: what a run is doing, from its status file."""
+
+import json
+from time import time
+from typing import Any
+
+import msgspec
+import typer
+
+from springtide.cli.console import output
+from springtide.cli.live import panel
+from springtide.cli.options import Json, RunName, examples
+from springtide.core.errors import UsageError
+from springtide.evaluation.report import duration
+from springtide.evaluation.result import history
+from springtide.telemetry.jsonl import read_metrics
+from springtide.telemetry.run_folder import RunFolder
+from springtide.telemetry.status import read_status
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        "status",
+        epilog=examples("springtide status quickstart-20300501-120000", "springtide status runs/mine --json"),
+    )(status)
+
+
+def status(run: RunName, as_json: Json = False) -> None:
+    """Say what a run is doing: phase, step, reward, rate, and what waits for what, oldest first."""
+    folder = RunFolder.open(run)
+    found = read_status(folder.status)
+    if found is None:
+        raise UsageError(f"Run {folder.id} has no status yet: it has not started, or is starting right now.")
+    running = folder.locked()
+    age = max(0.0, time() - found.updated)
+    if as_json:
+        document: dict[str, Any] = msgspec.to_builtins(found)
+        typer.echo(json.dumps(document | {"running": running, "age": age}))
+        return
+    console = output()
+    rewards = [point.mean for point in history(read_metrics(folder.metrics)).rewards]
+    console.print(panel(found, rewards=rewards))
+    if running:
+        console.print(f"Running as process {found.pid}, updated {age:.0f} s ago.", highlight=False)
+    elif found.finished:
+        console.print(f"Not running: {found.phase} {duration(age)} ago.", highlight=False)
+    else:
+        console.print(
+            f"Not running: it stopped without a word {duration(age)} ago. Go on with: springtide train --resume {run}",
+            soft_wrap=True,
+            highlight=False,
+        )

@@ -1,0 +1,123 @@
+"""`springtide train`: a new run, or one that goes on."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from springtide.cli.console import INTERRUPTED, complain, errors, output
+from springtide.cli.live import live_view
+from springtide.cli.options import Json, Overrides, examples
+from springtide.config import Recipe
+from springtide.core.errors import UsageError
+from springtide.evaluation.report import HEADER, duration, next_commands, success_rows
+from springtide.evaluation.result import RunResult
+from springtide.recipe import dump_recipe, load_recipe
+from springtide.telemetry.run_folder import RunFolder
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        "train",
+        epilog=examples(
+            "springtide train quickstart",
+            "springtide train quickstart --set scheduling.mode=async --set seed=1",
+            "springtide train --resume quickstart-20300501-120000",
+            "springtide train --resume quickstart-20300501-120000 --from 30 --set training.learning_rate=1e-4",
+        ),
+    )(train)
+
+
+def train(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(metavar="RECIPE", help="A built-in name or a file; left out with --resume.", show_default=False),
+    ] = None,
+    overrides: Overrides = None,
+    run_folder: Annotated[
+        Path | None,
+        typer.Option("--run-folder", metavar="DIR", help="Where to put the run; default: a dated folder in ./runs."),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Go on with this run, exactly where it stopped.")
+    ] = None,
+    from_step: Annotated[
+        int | None,
+        typer.Option("--from", metavar="STEP", help="With --resume: branch a new run from this checkpoint instead."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model by reinforcement learning, warm start included.
+
+    Everything that belongs to the run is in its folder. It can be stopped at any time and resumed.
+    """
+    loaded, folder = _prepare(recipe, overrides or [], run_folder, resume, from_step)
+    console = errors() if as_json else output()
+    console.print(f"Run [bold cyan]{folder.id}[/] in {folder.path}", soft_wrap=True, highlight=False)
+    result = _run(loaded, folder, console)
+    print_result(console, folder, result)
+    if as_json:
+        typer.echo(result_line(result))
+
+
+def _run(recipe: Recipe, folder: RunFolder, console: Console) -> RunResult:
+    from springtide.launch.train import train as launch
+
+    try:
+        with live_view(console) as view:
+            return launch(recipe=recipe, folder=folder, view=view)
+    except KeyboardInterrupt:
+        complain(f"Interrupted; nothing is lost. Go on with: springtide train --resume {folder.path}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def result_line(result: RunResult) -> str:
+    """The result as one JSON object on one line."""
+    return json.dumps(msgspec.to_builtins(result))
+
+
+def print_result(console: Console, folder: RunFolder, result: RunResult) -> None:
+    """The table before / after, where the report is, and what to do next."""
+    rows = success_rows(result)
+    if rows:
+        table = Table(*HEADER, title="held-out tasks", title_justify="left", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(
+        f"{duration(result.seconds)}, {result.goodput_tokens_per_s:,.0f} trained tokens per second. "
+        f"Report: {folder.report}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for command, why in next_commands(str(folder.path)):
+        console.print(f"  [cyan]{command}[/]  [dim]{why}[/]", soft_wrap=True, highlight=False)
+
+
+def _prepare(
+    recipe: str | None, overrides: list[str], path: Path | None, resume: str | None, from_step: int | None
+) -> tuple[Recipe, RunFolder]:
+    """The checked recipe and the folder of the run to train; nothing is made before all options are right."""
+    if resume is None:
+        if from_step is not None:
+            raise UsageError(f"--from {from_step} needs --resume RUN: it names the step of that run to branch from.")
+        if recipe is None:
+            raise UsageError("Name a recipe, such as `springtide train quickstart`, or a run with --resume RUN.")
+        loaded = load_recipe(recipe, overrides)
+        return loaded, RunFolder.create(name=loaded.name, recipe_text=dump_recipe(loaded), path=path)
+    if recipe is not None:
+        raise UsageError(f"Leave out the recipe '{recipe}' with --resume: the run has its own.")
+    source = RunFolder.open(resume)
+    if from_step is None:
+        if overrides or path is not None:
+            option = "--set" if overrides else "--run-folder"
+            raise UsageError(
+                f"{option} does not go with a resumed run, which stays as it is: branch it with --from STEP."
+            )
+        return load_recipe(source.recipe), source
+    branch = load_recipe(source.recipe, overrides)
+    return branch, source.branch(from_step, name=branch.name, recipe_text=dump_recipe(branch), path=path)
