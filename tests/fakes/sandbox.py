@@ -1,7 +1,9 @@
 """A sandbox without isolation: /bin/sh in a temporary folder. For commands that the tests themselves wrote."""
 
 import asyncio
+import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Mapping
@@ -34,12 +36,13 @@ class LocalBox:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             async with asyncio.timeout(wall_seconds or self._limits.wall_seconds):
                 output, _ = await process.communicate(stdin)
         except TimeoutError:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             return self._result(CommandEnd.TIMEOUT, -9, b"", started)
         end = CommandEnd.OK if process.returncode == 0 else CommandEnd.NONZERO

@@ -8,10 +8,11 @@ from springtide.core.member import Purpose
 from springtide.core.outcome import Outcome
 from springtide.core.task import Task
 from springtide.core.trajectory import Trajectory
-from springtide.environments.config import CustomConfig, EnvironmentConfig, WordGameConfig
+from springtide.environments.config import CustomConfig, EnvironmentConfig, ShellConfig, WordGameConfig
 from springtide.environments.guard import GuardedEnvironment
 from springtide.environments.gym import GymTextEnvironment
 from springtide.environments.loader import Kind, check_options, load_class
+from springtide.environments.shell.source import ShellSource
 from springtide.environments.stream import Stream, make_task
 from springtide.environments.word_game import WordGame
 from springtide.ports.environment import Environment, EnvironmentSource, PhaseLimits
@@ -24,6 +25,8 @@ def open_environments(config: EnvironmentConfig, *, seed: int, sandbox: Sandbox 
     UsageError when a custom class cannot be loaded.
     """
     match config:
+        case ShellConfig():
+            return ShellSource(config, seed=seed, sandbox=sandbox)
         case WordGameConfig():
             level, flaw_rate = config.level, config.flaw_rate
             return ClassSource(
@@ -31,7 +34,6 @@ def open_environments(config: EnvironmentConfig, *, seed: int, sandbox: Sandbox 
             )
         case CustomConfig():
             return _custom(config, seed)
-    raise NotImplementedError
 
 
 def _custom(config: CustomConfig, seed: int) -> EnvironmentSource:
