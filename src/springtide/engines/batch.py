@@ -1,0 +1,85 @@
+"""One forward pass over many sequences: packed tokens in, attention over the blocks where their KV lives.
+
+All new tokens of all rows are packed into one [1, tokens] input, so projections and experts see no padding. Only
+attention looks at rows: rows whose blocks lie side by side form a group that reads its KV as one strided tensor,
+without a gather. A group is as long as its longest row, and blocks of one length hold sequences within a factor of
+two, so short sequences do not pay for long ones.
+
+Invariant: a token sees exactly the KV of its own row at positions up to its own (and inside the layer's sliding
+window); what else lies in a block is masked.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from springtide.engines.group import AttentionOptions, Row, RowGroup, row_order
+from springtide.engines.storage import Storage
+
+MAX_HOLES = 1
+"""Neighbouring blocks of others that a decode group may span: reading one costs about as much as another group."""
+
+
+class Batch:
+    """A pass over `rows`, which are in `row_order`. `steps` of one token each may follow by `advance`."""
+
+    def __init__(self, storage: Storage, rows: Sequence[Row], *, steps: int = 1) -> None:
+        self._storage = storage
+        device = storage.device
+        starts = torch.tensor([row.start for row in rows], device=device)
+        counts = torch.tensor([row.new for row in rows], device=device)
+        ends = counts.cumsum(0)
+        self.tokens = sum(row.new for row in rows)
+        row_of_token = torch.repeat_interleave(torch.arange(len(rows), device=device), counts, output_size=self.tokens)
+        self.positions = torch.arange(self.tokens, device=device) - (ends - counts - starts)[row_of_token]
+        self.last = ends - 1
+        offsets = torch.tensor([row.block.offset for row in rows], device=device)[row_of_token]
+        lengths = torch.tensor([row.block.length for row in rows], device=device)[row_of_token]
+        self._places = {
+            heads: (
+                (offsets * heads + self.positions)[:, None] + lengths[:, None] * torch.arange(heads, device=device)
+            ).flatten()
+            for heads in dict.fromkeys(shape.heads for shape in storage.shapes)
+        }
+        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in _adjacent(rows)]
+
+    def advance(self) -> None:
+        """Move on by one token per row; only for passes whose rows have one new token each."""
+        self.positions += 1
+        for places in self._places.values():
+            places += 1
+        for group in self._groups:
+            group.advance()
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, options: AttentionOptions
+    ) -> torch.Tensor:
+        """Store key and value [tokens, KV heads, width], then attend query [tokens, heads, width] to each row's KV."""
+        keys, values = self._storage.keys(layer), self._storage.values(layer)
+        for plane, new in ((keys, key), (values, value)):
+            heads, width = new.shape[1:]
+            plane.view(-1, width).index_copy_(0, self._places[heads], new.reshape(-1, width))
+        shape = self._storage.layers[layer]
+        if len(self._groups) == 1:
+            return self._groups[0].attend(query, keys, values, shape, options)
+        pieces = torch.split(query, [group.tokens for group in self._groups])
+        return torch.cat(
+            [
+                group.attend(piece, keys, values, shape, options)
+                for group, piece in zip(self._groups, pieces, strict=True)
+            ]
+        )
+
+
+def _adjacent(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in order, cut into groups of equal block length and similar count whose blocks lie side by side."""
+    groups: list[list[Row]] = []
+    for row in rows:
+        last = groups[-1][-1] if groups else None
+        if last is not None and row_order(row)[:2] == row_order(last)[:2]:
+            holes = (row.block.offset - last.block.offset) // row.block.length - 1
+            if holes <= (MAX_HOLES if row.new == 1 else 0):
+                groups[-1].append(row)
+                continue
+        groups.append([row])
+    return groups

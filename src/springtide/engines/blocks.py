@@ -1,0 +1,68 @@
+"""Where KV may live: contiguous blocks of a fixed number of tokens, handed out by a buddy allocator.
+
+Invariants: blocks never overlap; a block's length is a power of two (times `UNIT`) and its offset a multiple of it;
+the reserved tokens never exceed the capacity. Blocks of one length are handed out at the lowest address first, so
+that sequences of similar length end up side by side and can be attended to as one strided tensor. When all blocks
+are returned the allocator is as new, so that what follows does not depend on what came before.
+"""
+
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+UNIT = 64
+"""Tokens in the smallest block."""
+
+
+class Block(NamedTuple):
+    """Room for the KV of `length` tokens from `offset` on."""
+
+    offset: int
+    length: int
+
+
+class Blocks:
+    def __init__(self, capacity: int) -> None:
+        """`capacity` in tokens is rounded down to whole units."""
+        self.capacity = capacity // UNIT * UNIT
+        self.reserved = 0
+        self._free: dict[int, list[int]] = {}
+        offset = 0
+        while offset < self.capacity:
+            length = UNIT << ((self.capacity - offset) // UNIT).bit_length() - 1
+            self._free[length] = [offset]
+            offset += length
+        self.largest = max(self._free, default=0)
+
+    def allocate(self, tokens: int) -> Block | None:
+        """The smallest block that holds `tokens`, or None if no free one does."""
+        wanted = block_length(tokens)
+        length = wanted
+        while not self._free.get(length):
+            length *= 2
+            if length > self.largest:
+                return None
+        offset = self._free[length].pop(0)
+        while length > wanted:
+            length //= 2
+            insort(self._free.setdefault(length, []), offset + length)
+        self.reserved += wanted
+        return Block(offset, wanted)
+
+    def free(self, block: Block) -> None:
+        offset, length = block
+        self.reserved -= length
+        while True:
+            siblings = self._free.setdefault(length, [])
+            buddy = offset ^ length
+            index = bisect_left(siblings, buddy)
+            if index == len(siblings) or siblings[index] != buddy:
+                insort(siblings, offset)
+                return
+            del siblings[index]
+            offset = min(offset, buddy)
+            length *= 2
+
+
+def block_length(tokens: int) -> int:
+    """Tokens that a block for `tokens` reserves."""
+    return UNIT << ((max(tokens, 1) - 1) // UNIT).bit_length()

@@ -1,0 +1,159 @@
+"""Attention of rows that lie side by side, straight from their blocks.
+
+Query heads that share a KV head are stacked along the query axis, so keys and values are never repeated. Masks are
+made once per pass and window, shared by all layers, and moved on in place from one decode step to the next.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from springtide.engines.blocks import Block
+from springtide.engines.storage import LayerShape, Storage
+
+REACH = 64
+"""Attention reads KV up to the longest row, rounded up to this many tokens: few distinct shapes."""
+
+
+class Row(NamedTuple):
+    """A sequence in a pass: `start` tokens of KV are in its block, `new` ones follow."""
+
+    block: Block
+    start: int
+    new: int
+
+
+def row_order(row: Row) -> tuple[int, int, int]:
+    """Sort key: rows that can share a group come together."""
+    return (row.new - 1).bit_length(), row.block.length, row.block.offset
+
+
+class AttentionOptions(NamedTuple):
+    """What a layer asks of its attention: score scale, sliding window, soft cap of scores, sink logits [heads]."""
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None
+
+
+class RowGroup:
+    def __init__(self, rows: Sequence[Row], *, steps: int, storage: Storage) -> None:
+        first, last = rows[0].block, rows[-1].block
+        self.tokens = sum(row.new for row in rows)
+        self._offset, self._length = first.offset, first.length
+        self._blocks = (last.offset - first.offset) // first.length + 1
+        self._queries = max(row.new for row in rows)
+        needed = max(row.start + row.new for row in rows) + steps - 1
+        self._reach = min(-(-needed // REACH) * REACH, first.length)
+        places = [(row.block.offset - first.offset) // first.length for row in rows]
+        starts = [0] * self._blocks
+        for place, row in zip(places, rows, strict=True):
+            starts[place] = row.start
+        self._starts = torch.tensor(starts, device=storage.device)
+        self._dtype = storage.dtype
+        self._full = self.tokens == self._blocks * self._queries
+        self._equal = self._full and len(set(starts)) == 1
+        self._spread = None if self._full else _spread(rows, places, self._queries, storage.device)
+        self._masks: dict[tuple[int | None, int], torch.Tensor] = {}
+        self._direct = storage.device.type == "cpu" and storage.dtype == torch.float32
+
+    def advance(self) -> None:
+        self._starts += 1
+        if not self._masks:
+            return
+        rows = torch.arange(self._blocks, device=self._starts.device) * self._reach
+        newest = rows + self._starts
+        for (window, _), mask in self._masks.items():
+            flat = mask.view(-1)
+            if window is not None:
+                outside = torch.where(self._starts >= window, newest - window, newest)
+                flat.index_fill_(0, outside, float("-inf"))
+            flat.index_fill_(0, newest, 0.0)
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        shape: LayerShape,
+        options: AttentionOptions,
+    ) -> torch.Tensor:
+        """`query` [tokens, heads, width] and the flat planes give [tokens, heads, value width]."""
+        heads, width = query.shape[1:]
+        kv_heads = shape.key.heads
+        sharing = heads // kv_heads
+        if self._spread is not None:
+            padded = query.new_zeros(self._blocks * self._queries, heads, width)
+            query = padded.index_copy_(0, self._spread, query)
+        # [blocks, queries, KV heads, sharing, width] -> [blocks, KV heads, sharing * queries, width]
+        query = query.view(self._blocks, self._queries, kv_heads, sharing, width).permute(0, 2, 3, 1, 4)
+        query = query.reshape(self._blocks, kv_heads, sharing * self._queries, width)
+        key, value = self._window(keys, *shape.key), self._window(values, *shape.value)
+        mask = self._mask(options.window, sharing)
+        if options.softcap is not None or options.sinks is not None:
+            result = _explicit(query, key, value, mask, options)
+        elif self._direct and self._queries == 1:
+            scores = torch.matmul(query * options.scale, key.transpose(-1, -2)).add_(mask)
+            result = torch.matmul(scores.softmax(-1), value)
+        else:
+            result = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=options.scale)
+        result = result.view(self._blocks, heads, self._queries, -1).transpose(1, 2)
+        result = result.reshape(self._blocks * self._queries, heads, -1)
+        return result if self._spread is None else result[self._spread]
+
+    def _window(self, plane: torch.Tensor, heads: int, width: int) -> torch.Tensor:
+        """The group's KV in a flat plane, [blocks, heads, reach, width], in place."""
+        length = self._length
+        return plane.as_strided(
+            (self._blocks, heads, self._reach, width),
+            (length * heads * width, length * width, width, 1),
+            plane.storage_offset() + self._offset * heads * width,
+        )
+
+    def _mask(self, window: int | None, sharing: int) -> torch.Tensor:
+        """Additive, [blocks or 1, 1, sharing * queries or 1, reach]."""
+        stacked = 1 if self._queries == 1 else sharing
+        mask = self._masks.get((window, stacked))
+        if mask is None:
+            starts = self._starts[:1] if self._equal and self._queries > 1 else self._starts
+            steps = torch.arange(self._queries, device=starts.device)
+            # Clamped so that the padding of a shorter row still sees something and stays finite.
+            position = (starts[:, None] + steps).clamp_(max=self._reach - 1)[:, :, None]
+            column = torch.arange(self._reach, device=starts.device)
+            hidden = column > position
+            if window is not None:
+                hidden |= column <= position - window
+            mask = torch.zeros(hidden.shape, device=starts.device, dtype=self._dtype)
+            mask = mask.masked_fill_(hidden, float("-inf")).unsqueeze(1).repeat(1, 1, stacked, 1)
+            self._masks[window, stacked] = mask
+        return mask
+
+
+def _spread(rows: Sequence[Row], places: list[int], queries: int, device: torch.device) -> torch.Tensor:
+    """Where each packed token of a ragged group stands in [blocks * queries]."""
+    return torch.cat(
+        [
+            torch.arange(place * queries, place * queries + row.new, device=device)
+            for place, row in zip(places, rows, strict=True)
+        ]
+    )
+
+
+def _explicit(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, options: AttentionOptions
+) -> torch.Tensor:
+    """Attention written out, for what the fused kernels lack: soft-capped scores and attention sinks."""
+    scores = torch.matmul(query, key.transpose(-1, -2)).float() * options.scale
+    if options.softcap is not None:
+        scores = torch.tanh(scores / options.softcap) * options.softcap
+    scores = scores + mask
+    if options.sinks is not None:
+        blocks, kv_heads, stacked, reach = scores.shape
+        sharing = options.sinks.numel() // kv_heads
+        sinks = options.sinks.float().view(1, kv_heads, sharing, 1).expand(blocks, -1, -1, stacked // sharing)
+        scores = torch.cat([scores, sinks.reshape(blocks, kv_heads, stacked, 1)], dim=-1)
+        return torch.matmul(scores.softmax(-1)[..., :reach].to(value.dtype), value)
+    return torch.matmul(scores.softmax(-1).to(value.dtype), value)

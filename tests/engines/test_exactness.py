@@ -1,0 +1,78 @@
+"""The engine samples what the model says."""
+
+import pytest
+import torch
+
+from engines.episodes import engine, play, request, sample, text
+from engines.models import ARCHITECTURES, reference_logprobs, tiny
+from springtide.core.sampling import SampleRequest, SamplingParams
+
+LENGTHS = (3, 60, 17, 130, 64, 65, 1, 30)
+COUNTS = (40, 5, 70, 20, 64, 1, 33, 50)
+
+
+def _ragged() -> list[SampleRequest]:
+    return [
+        request(text(i, length), group=i, params=SamplingParams(max_tokens=count, temperature=0.0))
+        for i, (length, count) in enumerate(zip(LENGTHS, COUNTS, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_greedy_tokens_equal_generate_and_log_probs_a_full_forward(name: str) -> None:
+    requests = _ragged()
+    results = play(engine(name), requests)
+    model = tiny(name)
+    for each in requests:
+        sampled = results[each.member]
+        prompt = torch.tensor([each.tokens])
+        with torch.inference_mode():
+            expected = model.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=each.params.max_tokens,
+                do_sample=False,
+                eos_token_id=None,
+            )
+        assert sampled.tokens == tuple(expected[0, len(each.tokens) :].tolist())
+        difference = torch.tensor(sampled.logprobs) - reference_logprobs(name, each.tokens, sampled.tokens)
+        assert difference.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3"])
+def test_turns_that_continue_kept_keys_and_values_equal_one_full_forward(name: str) -> None:
+    player = engine(name)
+    path: tuple[int, ...] = ()
+    for turn, length in enumerate((20, 1, 35, 7)):
+        path += text(turn, length)
+        sampled = sample(player, request(path, turn=turn))
+        difference = torch.tensor(sampled.logprobs) - reference_logprobs(name, path, sampled.tokens)
+        assert difference.abs().max() < 1e-5
+        path += sampled.tokens
+    assert player.stats().reprefilled == 0
+
+
+def test_log_probs_are_of_the_distribution_that_was_sampled_from() -> None:
+    params = SamplingParams(max_tokens=30, temperature=0.7, top_k=5, top_p=0.8)
+    prompt = text(0, 10)
+    sampled = sample(engine(), request(prompt, params=params))
+    with torch.inference_mode():
+        logits = tiny()(input_ids=torch.tensor([prompt + sampled.tokens])).logits[0, len(prompt) - 1 : -1]
+    for position, (token, logprob) in enumerate(zip(sampled.tokens, sampled.logprobs, strict=True)):
+        ranked = sorted((logits[position].double() / 0.7).tolist(), reverse=True)[:5]
+        weights = torch.tensor(ranked).softmax(0)
+        kept = int((weights.cumsum(0) - weights < 0.8).sum())
+        chosen = logits[position, token].double() / 0.7
+        expected = chosen - torch.tensor(ranked[:kept], dtype=torch.float64).logsumexp(0)
+        assert logprob == pytest.approx(float(expected), abs=1e-5)
+        assert chosen >= ranked[kept - 1] - 1e-5
+
+
+def test_reduced_precision_follows_the_models_own_forward() -> None:
+    model = tiny().to(torch.bfloat16)
+    prompt = text(0, 40)
+    sampled = sample(engine(model=tiny().to(torch.bfloat16)), request(prompt))
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([prompt + sampled.tokens])).logits[0, len(prompt) - 1 : -1].float()
+    logprobs = logits.log_softmax(-1).gather(-1, torch.tensor(sampled.tokens)[:, None]).squeeze(-1)
+    assert (logprobs - torch.tensor(sampled.logprobs)).abs().max() < 0.15
