@@ -1,3 +1,4 @@
+import logging
 import sys
 from types import ModuleType
 
@@ -31,6 +32,7 @@ class Launches:
     def __init__(self):
         self.calls = []
         self.error = None
+        self.warning = ""
 
     def __call__(self, *, recipe, folder, view):
         from springtide.telemetry.status import StatusBoard
@@ -40,6 +42,8 @@ class Launches:
         board.subscribe(view)
         board.update(phase="training", step=1, reward=0.25)
         board.update(phase="evaluating", step=2, success=0.5, success_step=2)
+        if self.warning:
+            logging.getLogger("springtide.launch").warning(self.warning)
         if self.error is not None:
             board.close(phase="failed")
             raise self.error

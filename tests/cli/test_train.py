@@ -119,3 +119,18 @@ def test_options_that_do_not_go_together_are_refused(springtide, launches, finis
     assert result.exit_code == 2
     assert said in result.stderr
     assert launches.calls == []
+
+
+def test_without_the_extra_it_says_what_to_install_and_makes_nothing(springtide, launches, monkeypatch, tmp_path):
+    monkeypatch.setattr("springtide.cli.extras.find_spec", lambda name: None if name == "torch" else object())
+    result = springtide("train", "word-game")
+    assert result.exit_code == 2
+    assert "pip install 'springtide[train]'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_log_messages_do_not_break_the_json_line(springtide, launches):
+    launches.warning = "Metrics are no longer written."
+    result = springtide("train", "word-game", "--json")
+    assert len(result.stdout.splitlines()) == 1
+    assert "Metrics are no longer written.\n" in result.stderr

@@ -1,7 +1,9 @@
 import re
+from pathlib import Path
 
 import pytest
 
+import springtide
 from springtide.telemetry.names import METRICS, describe, ledger_name, parse_ledger_name
 
 
@@ -27,3 +29,17 @@ def test_ledger_names_round_trip():
     assert parse_ledger_name(ledger_name("engine", "waiting for groups")) == ("engine", "waiting for groups")
     assert parse_ledger_name("ledger/engine/unattributed_share") is None
     assert parse_ledger_name("train/loss") is None
+
+
+AREAS = sorted({metric.name.partition("/")[0] for metric in METRICS})
+
+
+def test_every_name_that_the_code_reports_is_canonical():
+    pattern = re.compile(rf'"((?:{"|".join(AREAS)})/[a-z_]+)"')
+    reported = {
+        name
+        for path in Path(springtide.__file__).parent.rglob("*.py")
+        for name in pattern.findall(path.read_text(encoding="utf-8"))
+    }
+    assert len(reported) > 30, "the pattern finds the code's literals"
+    assert sorted(name for name in reported if describe(name) is None) == [], "list them in telemetry/names.py"

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from springtide import __version__
 from springtide.cli import recipe, report, show, status, train
-from springtide.cli.console import INTERRUPTED, complain, errors, output
+from springtide.cli.console import INTERRUPTED, complain, output
 from springtide.core.errors import SpringtideError, StorageFullError
 
 EXIT_CODES = (
@@ -41,6 +41,13 @@ class Commands(TyperGroup):
             raise SystemExit(StorageFullError.exit_code) from None
 
 
+class LogLines(logging.Handler):
+    """Log messages as plain lines. Standard error is looked up at each, because a live view stands in for it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(self.format(record), err=True)
+
+
 app = typer.Typer(
     cls=Commands,
     name="springtide",
@@ -66,10 +73,8 @@ def springtide(
     ] = False,
 ) -> None:
     """Post-train LLM agents with reinforcement learning."""
-    handler = logging.StreamHandler(errors().file)
-    handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("springtide")
-    logger.handlers[:] = [handler]
+    logger.handlers[:] = [LogLines()]
     logger.setLevel(logging.INFO)
 
 

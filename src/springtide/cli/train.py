@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from springtide.cli.console import INTERRUPTED, complain, errors, output
+from springtide.cli.extras import require_train
 from springtide.cli.live import live_view
 from springtide.cli.options import Json, Overrides, examples
 from springtide.config import Recipe
@@ -55,6 +56,7 @@ def train(
 
     Everything that belongs to the run is in its folder. It can be stopped at any time and resumed.
     """
+    require_train("springtide train")
     loaded, folder = _prepare(recipe, overrides or [], run_folder, resume, from_step)
     console = errors() if as_json else output()
     console.print(f"Run [bold cyan]{folder.id}[/] in {folder.path}", soft_wrap=True, highlight=False)
