@@ -49,6 +49,13 @@ def test_another_type_starts_its_section_afresh_whatever_the_order():
     assert recipe.environment == WordGameConfig(level=2)
 
 
+def test_options_of_a_custom_environment_are_free():
+    free = ["environment.options.size=3", "environment.options.type=maze"]
+    recipe = load_recipe("word-game", [*free, "environment.path=my_env.py:Maze", "environment.type=custom"])
+    assert recipe.environment.path == "my_env.py:Maze"
+    assert recipe.environment.options == {"size": 3, "type": "maze"}
+
+
 def test_the_same_type_keeps_its_section():
     assert load_recipe("hf-gpu", ["environment.type=shell"]).environment.levels == (1, 2, 3)
 

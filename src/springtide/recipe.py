@@ -40,7 +40,7 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Reci
     as one setting only fits. Choosing another `type` starts that section afresh. UsageError, one sentence per mistake.
     """
     data = _parse(_read(str(name_or_path)), str(name_or_path))
-    for override in sorted(overrides, key=lambda text: not text.split("=", 1)[0].strip().endswith(".type")):
+    for override in sorted(overrides, key=_precedence):
         _override(data, override)
     return recipe_from(data, source=str(name_or_path))
 
@@ -106,6 +106,12 @@ def _parse(text: str, source: str) -> dict[str, Any]:
         raise UsageError(f"{source}: this is not valid TOML: {error}.") from None
 
 
+def _precedence(override: str) -> tuple[bool, int]:
+    """Types first, outer ones before inner ones: they decide which settings there are. The rest keeps its order."""
+    key = override.partition("=")[0].strip()
+    return (False, key.count(".")) if key.endswith(".type") else (True, 0)
+
+
 def _override(data: dict[str, Any], text: str) -> None:
     key, equals, raw = text.partition("=")
     parts = tuple(part.strip() for part in key.split("."))
@@ -122,7 +128,7 @@ def _override(data: dict[str, Any], text: str) -> None:
             inner = table[section] = {}
         table = inner
     value = _value(raw.strip(), path, data)
-    if last == "type" and table.get("type", value) != value:
+    if last == "type" and table.get("type", value) != value and settings.find(Recipe, path) is not None:
         table.clear()
     table[last] = value
 
