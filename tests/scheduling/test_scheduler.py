@@ -25,8 +25,8 @@ from springtide.scheduling.events import (
     DeadlinePassed,
     EvaluationFinished,
     MemberFinished,
-    Published,
     ProcessStarted,
+    Published,
     RunStarted,
     StepFinished,
 )
@@ -180,12 +180,9 @@ class World(RuleBasedStateMachine):
         self.pending.clear()
         self.scheduler = rebuilt
         self.epoch += 1
-        if open_train:
-            self.feed(StepFinished(step=open_train[0].step, digest="d", trained_tokens=1))
-            self.started.clear()
-            self.pending.clear()
+        finished = [StepFinished(step=command.step, digest="d", trained_tokens=1) for command in open_train]
         self.done = False
-        self.feed(ProcessStarted(self.epoch))
+        self.feed(ProcessStarted(self.epoch, *finished))
         self.done = self.scheduler.finished
 
     @invariant()
@@ -210,7 +207,7 @@ class World(RuleBasedStateMachine):
 
 TestScheduler = World.TestCase
 TestScheduler.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -64,18 +64,7 @@ class Recovery:
             return [RunStarted(boundary), ProcessStarted(0)]
         report = await self._train_again(boundary)
         await self._restash()
-        first: list[Event] = []
-        if self._scheduler.training:
-            assert report is not None
-            first.append(
-                StepFinished(
-                    step=report.step,
-                    digest=report.version.digest,
-                    trained_tokens=report.trained_tokens,
-                    zero_advantage_tokens=report.zero_advantage_tokens,
-                )
-            )
-        return [*first, ProcessStarted(epoch + 1)]
+        return [ProcessStarted(epoch + 1, _finished(report) if self._scheduler.training else None)]
 
     def _replay(self, entries: list[Entry]) -> int:
         epoch, since = -1, 0.0
@@ -85,6 +74,8 @@ class Recovery:
                 self._scheduler.on(event)
                 if isinstance(event, ProcessStarted):
                     epoch, since = event.epoch, entry.time
+                    if event.open_step is not None:
+                        self._digests[event.open_step.step] = event.open_step.digest
                 elif isinstance(event, EvaluationFinished):
                     self.evaluations[event.version] = event
                 elif isinstance(event, StepFinished):
@@ -147,3 +138,13 @@ class Recovery:
             for index, slot in enumerate(group.slots):
                 if slot.done:
                     await self._load_slot(group.id, index)
+
+
+def _finished(report: StepReport | None) -> StepFinished:
+    assert report is not None, "an open step is never older than the checkpoint"
+    return StepFinished(
+        step=report.step,
+        digest=report.version.digest,
+        trained_tokens=report.trained_tokens,
+        zero_advantage_tokens=report.zero_advantage_tokens,
+    )

@@ -9,10 +9,23 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started"):
     boundary: "Boundary"
 
 
+class StepFinished(msgspec.Struct, frozen=True, kw_only=True, tag="step_finished"):
+    """The optimizer step was applied; `digest` proves the weights it left."""
+
+    step: int
+    digest: str
+    trained_tokens: int
+    zero_advantage_tokens: int = 0
+
+
 class ProcessStarted(msgspec.Struct, frozen=True, tag="process_started"):
-    """A process drives the run from here on. `epoch` numbers the processes of this run, from 0."""
+    """A process drives the run from here on. `epoch` numbers the processes of this run, from 0.
+
+    `open_step`: the step that the previous process was training when it died, trained again to its end.
+    """
 
     epoch: int
+    open_step: StepFinished | None = None
 
 
 class MemberFinished(msgspec.Struct, frozen=True, kw_only=True, tag="member_finished"):
@@ -26,15 +39,6 @@ class MemberFinished(msgspec.Struct, frozen=True, kw_only=True, tag="member_fini
     reason: str = ""
     tokens: int = 0
     oldest_version: int | None = None
-
-
-class StepFinished(msgspec.Struct, frozen=True, kw_only=True, tag="step_finished"):
-    """The optimizer step was applied; `digest` proves the weights it left."""
-
-    step: int
-    digest: str
-    trained_tokens: int
-    zero_advantage_tokens: int = 0
 
 
 class Published(msgspec.Struct, frozen=True, tag="published"):

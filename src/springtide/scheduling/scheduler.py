@@ -39,8 +39,8 @@ from springtide.scheduling.events import (
     EvaluationFinished,
     Event,
     MemberFinished,
-    Published,
     ProcessStarted,
+    Published,
     RunStarted,
     StepFinished,
 )
@@ -97,13 +97,12 @@ class Scheduler:
         match event:
             case RunStarted(boundary):
                 self._start(boundary)
-            case ProcessStarted(epoch):
-                commands += self._take_over(epoch)
+            case ProcessStarted(epoch, open_step):
+                commands += self._take_over(epoch, open_step)
             case MemberFinished():
                 commands += self._member_finished(event)
-            case StepFinished(step=step):
-                assert step == self.trained + 1
-                self.trained, self.training = step, False
+            case StepFinished():
+                self._step_finished(event)
             case Published(version):
                 self.published, self.publishing = version, False
             case CheckpointSaved(step):
@@ -138,9 +137,15 @@ class Scheduler:
         self.next_task = boundary.next_task
         self.reissue = deque(boundary.reissue)
 
-    def _take_over(self, epoch: int) -> list[Command]:
+    def _step_finished(self, event: StepFinished) -> None:
+        assert event.step == self.trained + 1
+        self.trained, self.training = event.step, False
+
+    def _take_over(self, epoch: int, open_step: StepFinished | None) -> list[Command]:
         """Everything in flight died with the old process, except that an open step was trained to its end."""
-        assert not self.training
+        assert self.training == (open_step is not None)
+        if open_step is not None:
+            self._step_finished(open_step)
         self.epoch = epoch
         self.publishing = self.saving = self.evaluating = False
         self.published = -1
