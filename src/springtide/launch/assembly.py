@@ -1,0 +1,181 @@
+"""Wires a run: every part is made here, by hand, and knows only the ports of the others."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from springtide.config import Recipe
+from springtide.engines.torch_engine import TorchEngine
+from springtide.launch.checkpoints import RunCheckpoints
+from springtide.policy.config import PretrainedModelConfig
+from springtide.policy.device import choose_device, compute_dtype
+from springtide.ports.clock import Clock
+from springtide.ports.environment import EnvironmentSource
+from springtide.ports.executor import Executor
+from springtide.ports.journal import Journal
+from springtide.rollout.episode import Player
+from springtide.rollout.renderer import Renderer
+from springtide.runtime.controller import Controller
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.episodes import Episodes
+from springtide.runtime.evaluator import Evaluator
+from springtide.runtime.monitor import Monitor
+from springtide.runtime.observer import Observers
+from springtide.runtime.publication import Publication
+from springtide.runtime.recovery import Recovery
+from springtide.runtime.stash import Stash
+from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.scheduler import Scheduler
+from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.sink import SinkGroup
+from springtide.telemetry.status import StatusBoard
+from springtide.training.logprob import Transform
+from springtide.training.trainer import TorchTrainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a run needs and does not make: time, threads, books, and who watches."""
+
+    clock: Clock
+    executor: Executor
+    ledger: Ledger
+    journal: Journal
+    checkpoints: RunCheckpoints
+    sinks: SinkGroup
+    board: StatusBoard
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """A wired run. Drive it with `controller.run(await recovery.recover())`."""
+
+    scheduler: Scheduler
+    controller: Controller
+    recovery: Recovery
+    monitor: Monitor
+    engine: TorchEngine
+    trainer: TorchTrainer
+
+
+def make_trainer(recipe: Recipe, model: Any) -> TorchTrainer:
+    """The trainer of `model`, which it takes over."""
+    rollout = recipe.rollout
+    return TorchTrainer(
+        model,
+        config=recipe.training,
+        total_steps=recipe.scheduling.steps,
+        transform=Transform(temperature=rollout.temperature, top_k=rollout.top_k, top_p=rollout.top_p),
+        dtype=compute_dtype(_dtype(recipe), choose_device()),
+    )
+
+
+def milestones(recipe: Recipe) -> Milestones:
+    return Milestones(
+        last=recipe.scheduling.steps,
+        evaluation_tasks=recipe.evaluation.tasks,
+        evaluation_every=recipe.evaluation.every,
+        evaluation_tasks_on_the_way=recipe.evaluation.tasks_on_the_way,
+        checkpoint_every=recipe.checkpoint.every,
+    )
+
+
+def assemble(
+    recipe: Recipe, *, trainer: TorchTrainer, renderer: Renderer, source: EnvironmentSource, around: Surroundings
+) -> Assembly:
+    """All parts of a run around its trainer. The engine gets a copy of the weights of its own."""
+    engine_model = copy.deepcopy(trainer.model).to(compute_dtype(_dtype(recipe), choose_device())).eval()
+    engine = TorchEngine(engine_model, recipe.engine, seed=recipe.seed)
+    scheduler = Scheduler(recipe.scheduling, milestones(recipe), retry_backoff=recipe.rollout.retry_backoff)
+    stash = Stash()
+    dispatch = Dispatch(
+        engine=engine,
+        executor=around.executor,
+        clock=around.clock,
+        ledger=around.ledger,
+        lockstep=scheduler.sync,
+        decode_steps=recipe.engine.decode_steps,
+    )
+    player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
+    monitor = Monitor(
+        sinks=around.sinks,
+        board=around.board,
+        ledger=around.ledger,
+        clock=around.clock,
+        scheduler=scheduler,
+        engine_stats=engine.stats,
+        success_reward=recipe.evaluation.success_reward,
+    )
+    controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, monitor, player, source)
+    recovery = Recovery(
+        journal=around.journal,
+        checkpoints=around.checkpoints,
+        trainer=trainer,
+        executor=around.executor,
+        scheduler=scheduler,
+        stash=stash,
+        progress=lambda step, last: around.board.update(
+            phase="recovering", detail=f"training step {step} of {last} again"
+        ),
+    )
+    return Assembly(
+        scheduler=scheduler,
+        controller=controller,
+        recovery=recovery,
+        monitor=monitor,
+        engine=engine,
+        trainer=trainer,
+    )
+
+
+def _controller(
+    recipe: Recipe,
+    around: Surroundings,
+    scheduler: Scheduler,
+    trainer: TorchTrainer,
+    dispatch: Dispatch,
+    stash: Stash,
+    monitor: Monitor,
+    player: Player,
+    source: EnvironmentSource,
+) -> Controller:
+    evaluator = Evaluator(
+        player=player,
+        source=source,
+        dispatch=dispatch,
+        temperature=recipe.evaluation.temperature,
+        success_reward=recipe.evaluation.success_reward,
+        concurrent=recipe.scheduling.max_concurrent,
+        max_attempts=recipe.scheduling.max_attempts,
+    )
+    publication = Publication(
+        trainer=trainer, dispatch=dispatch, executor=around.executor, kv=recipe.engine.kv_at_update
+    )
+    controller = Controller(
+        scheduler=scheduler,
+        journal=around.journal,
+        executor=around.executor,
+        clock=around.clock,
+        ledger=around.ledger,
+        trainer=trainer,
+        dispatch=dispatch,
+        publication=publication,
+        evaluator=evaluator,
+        checkpoints=around.checkpoints,
+        stash=stash,
+        observers=Observers([monitor]),
+    )
+    controller.episodes = Episodes(
+        player=player,
+        source=source,
+        dispatch=dispatch,
+        clock=around.clock,
+        temperature=recipe.rollout.temperature,
+        post=controller.post_member,
+        fail=controller.fail,
+    )
+    return controller
+
+
+def _dtype(recipe: Recipe) -> str:
+    return recipe.model.dtype if isinstance(recipe.model, PretrainedModelConfig) else "float32"

@@ -1,0 +1,29 @@
+"""The runtime's view of the checkpoint store: positions as boundaries."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from springtide.core.errors import RunDamagedError
+from springtide.scheduling.events import Boundary
+from springtide.training.checkpoint import CheckpointStore
+
+
+class RunCheckpoints:
+    """Implements runtime.checkpoints.Checkpoints."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+
+    def save(self, step: int, write: Callable[[Path], None], boundary: Boundary) -> None:
+        self._store.save(step, write, msgspec.to_builtins(boundary))
+
+    def restore(self, read: Callable[[Path], None], *, newest: int) -> Boundary:
+        found = self._store.latest_valid(newest=newest)
+        if found is None:
+            raise RunDamagedError(
+                f"No checkpoint in {self._store.folder} is sound; restore one from a copy or start a new run."
+            )
+        read(found.path)
+        return msgspec.convert(found.position, Boundary)

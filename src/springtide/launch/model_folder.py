@@ -1,0 +1,86 @@
+"""The model of a run: config, tokenizer and, for a tiny model, nothing else; weights live in checkpoints.
+
+`model/` in the run folder is written once, atomically, when the run starts, so that resuming and exporting need
+neither the environment nor the folder that the model came from.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from springtide.config import Recipe
+from springtide.core.demonstration import Demonstration
+from springtide.core.errors import RunDamagedError, UsageError
+from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
+from springtide.policy.device import choose_device
+from springtide.policy.model import build_tiny, load_pretrained
+from springtide.policy.tokenizer import TransformersTokenizer, fit_tokenizer, load_tokenizer
+
+TOKENIZER_SAMPLE = 512
+"""Demonstrations whose text a tiny model's tokenizer is fitted to."""
+
+
+def prepare_model_folder(
+    folder: Path, recipe: Recipe, demonstration: Callable[[int], Demonstration | None], extra_texts: Sequence[str]
+) -> None:
+    """Write `folder` unless it exists. UsageError when a pretrained model's folder is not usable."""
+    if folder.is_dir():
+        return
+    temporary = folder.with_name(folder.name + ".tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    if isinstance(recipe.model, PretrainedModelConfig):
+        tokenizer = load_tokenizer(recipe.model)
+        AutoConfig.from_pretrained(recipe.model.path, local_files_only=True).save_pretrained(temporary)
+    else:
+        texts = [*_demonstration_texts(demonstration), *extra_texts]
+        tokenizer = fit_tokenizer(texts, vocabulary=recipe.model.vocabulary)
+        model = build_tiny(recipe.model, vocabulary_size=tokenizer.vocabulary_size, seed=recipe.seed)
+        model.config.save_pretrained(temporary)
+    tokenizer.inner.save_pretrained(temporary)
+    os.replace(temporary, folder)
+
+
+def _demonstration_texts(demonstration: Callable[[int], Demonstration | None]) -> list[str]:
+    texts = []
+    for index in range(TOKENIZER_SAMPLE):
+        shown = demonstration(index)
+        if shown is None:
+            break
+        texts += [message.text for message in shown.messages]
+    return texts
+
+
+def open_tokenizer(folder: Path) -> TransformersTokenizer:
+    return load_tokenizer(PretrainedModelConfig(path=str(folder)))
+
+
+def initial_model(folder: Path, recipe: Recipe, tokenizer: TransformersTokenizer) -> Any:
+    """The model before any training, in float32 on the run's device."""
+    device = choose_device()
+    if isinstance(recipe.model, TinyModelConfig):
+        tiny = build_tiny(recipe.model, vocabulary_size=tokenizer.vocabulary_size, seed=recipe.seed)
+        return tiny.to(device)
+    return load_pretrained(recipe.model, device)
+
+
+def empty_model(folder: Path) -> Any:
+    """The architecture of a run's model, on the CPU, for weights from a checkpoint."""
+    try:
+        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, local_files_only=True)).float()
+    except (OSError, ValueError) as error:
+        raise RunDamagedError(f"The model folder {folder} cannot be read: {error}.") from error
+
+
+def require_tokenizer_matches(model: Any, tokenizer: TransformersTokenizer) -> None:
+    """UsageError if the model has no row for some token."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if rows < tokenizer.vocabulary_size:
+        raise UsageError(
+            f"model.path: the tokenizer knows {tokenizer.vocabulary_size} tokens, but the model embeds only {rows}; "
+            "use the tokenizer that belongs to the model."
+        )

@@ -1,0 +1,241 @@
+"""A run from its folder to its result: prepare, warm-start, recover, train, report.
+
+Every stage is skipped when the folder already holds what it makes, so starting, resuming and recovering from a kill
+are one path.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+from springtide.config import Recipe
+from springtide.core.errors import InvalidEpisodeError, SpringtideError, UsageError
+from springtide.core.member import Purpose
+from springtide.environments.config import ShellConfig
+from springtide.environments.source import open_environments
+from springtide.evaluation.count import Count
+from springtide.evaluation.report import write_report
+from springtide.evaluation.result import RunResult, history
+from springtide.launch.assembly import Assembly, Surroundings, assemble, make_trainer
+from springtide.launch.checkpoints import RunCheckpoints
+from springtide.launch.lanes import lane_threads, start_lane
+from springtide.launch.model_folder import (
+    initial_model,
+    open_tokenizer,
+    prepare_model_folder,
+    require_tokenizer_matches,
+)
+from springtide.launch.warm_start import collect, warm_start
+from springtide.ports.environment import EnvironmentSource, Observation
+from springtide.ports.executor import Executor
+from springtide.rollout.renderer import Renderer
+from springtide.runtime.clock import LoopClock
+from springtide.runtime.executor import ThreadExecutor
+from springtide.runtime.journal import SqliteJournal
+from springtide.sandbox import open_sandbox
+from springtide.scheduling.events import Boundary, EvaluationFinished
+from springtide.telemetry.jsonl import JsonlSink, read_metrics
+from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.record import MetricRecord
+from springtide.telemetry.run_folder import RunFolder
+from springtide.telemetry.sink import Sink, SinkGroup
+from springtide.telemetry.status import StatusBoard, View
+from springtide.telemetry.tensorboard import tensorboard_sink
+from springtide.training.checkpoint import CheckpointStore
+from springtide.training.trainer import TorchTrainer
+
+PROBES = 3
+"""Tasks whose opening is looked at before a run starts; the first that can be reset decides how turns are rendered."""
+
+
+def train(*, recipe: Recipe, folder: RunFolder, view: View | None = None) -> RunResult:
+    """Start or continue the run in `folder` and drive it to its end. Writes its report.
+
+    `view` is shown every change of the run's status. SpringtideError for everything that a user can mend; whatever is
+    raised, the folder can be resumed.
+    """
+    with folder.lock():
+        board = StatusBoard(folder.status, run=folder.id, steps=recipe.scheduling.steps)
+        if view is not None:
+            board.subscribe(view)
+        try:
+            result = asyncio.run(Run(recipe, folder, board).drive())
+        except KeyboardInterrupt:
+            board.close(phase="interrupted")
+            raise
+        except BaseException as error:
+            board.close(phase="failed", detail=str(error) if isinstance(error, SpringtideError) else repr(error))
+            raise
+        write_report(folder, result)
+        board.close()
+        return result
+
+
+class Run:
+    """One process's work on a run."""
+
+    def __init__(self, recipe: Recipe, folder: RunFolder, board: StatusBoard) -> None:
+        self._recipe = recipe
+        self._folder = folder
+        self._board = board
+        self._started = time.monotonic()
+        store = CheckpointStore(folder.checkpoints, recipe.checkpoint)
+        self._store = store
+        self._sinks = SinkGroup(_sinks(folder))
+
+    async def drive(self) -> RunResult:
+        clock = LoopClock()
+        ledger = Ledger(clock.now)
+        executor = ThreadExecutor(ledger, on_lane_start=partial(start_lane, lane_threads(self._recipe)))
+        journal = SqliteJournal(self._folder.journal)
+        around = Surroundings(
+            clock=clock,
+            executor=executor,
+            ledger=ledger,
+            journal=journal,
+            checkpoints=RunCheckpoints(self._store),
+            sinks=self._sinks,
+            board=self._board,
+        )
+        try:
+            async with self._environments() as source:
+                trainer, renderer = await self._prepare(source, executor)
+                assembly = assemble(self._recipe, trainer=trainer, renderer=renderer, source=source, around=around)
+                await self._train(assembly)
+        finally:
+            await executor.close()
+            journal.close()
+            self._sinks.close()
+        return self._result(assembly)
+
+    # -- stages ------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _environments(self) -> AsyncIterator[EnvironmentSource]:
+        config = self._recipe.environment
+        self._board.update(phase="preparing", detail="environments")
+        sandbox = open_sandbox(self._recipe.sandbox) if isinstance(config, ShellConfig) else None
+        source = open_environments(config, seed=self._recipe.seed, sandbox=sandbox)
+        try:
+            if sandbox is not None:
+                await sandbox.start()
+                self._folder.record(sandbox_level=sandbox.level.value)
+            await source.open()
+            yield source
+        finally:
+            await source.close()
+            if sandbox is not None:
+                await sandbox.close()
+
+    async def _prepare(self, source: EnvironmentSource, executor: Executor) -> tuple[TorchTrainer, Renderer]:
+        """Tokenizer, model, trainer, and checkpoint 0."""
+        opening = await _opening(source)
+        texts = [message.text for message in opening.messages]
+        self._board.update(phase="preparing", detail="model")
+        model_folder = self._folder.path / "model"
+        write_model = partial(prepare_model_folder, model_folder, self._recipe, source.demonstration, texts)
+        await executor.run("trainer", write_model, name="prepare")
+        tokenizer = open_tokenizer(model_folder)
+        renderer = Renderer(tokenizer, "json_tools" if opening.tools else "plain")
+        renderer.check(system=opening.messages[0].role == "system")
+        _check_prompt_fits(renderer, opening, self._recipe)
+        build = partial(initial_model, model_folder, self._recipe, tokenizer)
+        model = await executor.run("trainer", build, name="prepare")
+        require_tokenizer_matches(model, tokenizer)
+        if not self._store.steps():
+            await self._warm_start(model, source, renderer, executor)
+        return await executor.run("trainer", partial(make_trainer, self._recipe, model), name="prepare"), renderer
+
+    async def _warm_start(self, model: Any, source: EnvironmentSource, renderer: Renderer, executor: Executor) -> None:
+        """Checkpoint 0: the policy that reinforcement learning starts from."""
+        recipe = self._recipe
+        if recipe.warm_start.steps > 0:
+            self._board.update(phase="warm start", detail="demonstrations")
+            gather = partial(
+                collect,
+                source.demonstration,
+                renderer,
+                number=recipe.warm_start.demonstrations,
+                max_context=recipe.rollout.max_context,
+            )
+            imitation = await executor.run("trainer", gather, name="prepare")
+            self._write(0, {"warm_start/ceiling": imitation.ceiling.rate or 0.0})
+            work = partial(warm_start, model, imitation, recipe, self._imitated)
+            await executor.run("trainer", work, name="warm_start")
+        trainer = make_trainer(recipe, model)
+        checkpoints = RunCheckpoints(self._store)
+        await executor.run("trainer", partial(checkpoints.save, 0, trainer.save, Boundary()), name="checkpoint")
+
+    def _imitated(self, step: int, metrics: dict[str, float]) -> None:
+        """Called on the trainer's lane."""
+        steps = self._recipe.warm_start.steps
+        self._board.update(phase="warm start", detail=f"step {step} of {steps}, loss {metrics['warm_start/loss']:.3f}")
+        if step % 10 == 0 or step == steps:
+            self._write(step - steps, metrics)
+
+    async def _train(self, assembly: Assembly) -> None:
+        self._board.update(phase="recovering", detail="")
+        first = await assembly.recovery.recover()
+        self._board.update(phase="training", detail="", step=assembly.trainer.version.number)
+        heartbeat = asyncio.ensure_future(assembly.monitor.heartbeat(assembly.controller.waits))
+        try:
+            await assembly.controller.run(first)
+        finally:
+            heartbeat.cancel()
+
+    def _result(self, assembly: Assembly) -> RunResult:
+        ends = assembly.scheduler.milestones
+        evaluations = assembly.recovery.evaluations | assembly.monitor.evaluations
+        goodput = assembly.monitor.goodput or history(read_metrics(self._folder.metrics)).goodput_tokens_per_s
+        return RunResult(
+            run=self._folder.id,
+            seconds=assembly.recovery.seconds + time.monotonic() - self._started,
+            before=_count(evaluations.get(ends.first)),
+            after=_count(evaluations.get(ends.last)),
+            goodput_tokens_per_s=goodput or 0.0,
+        )
+
+    def _write(self, step: int, metrics: dict[str, float]) -> None:
+        self._sinks.write(MetricRecord(time=time.time(), step=step, metrics=metrics))
+
+
+async def _opening(source: EnvironmentSource) -> Observation:
+    """What an episode begins with. UsageError when no environment can be reset."""
+    problem = ""
+    for index in range(PROBES):
+        environment = source.create()
+        try:
+            return await environment.reset(source.task(purpose=Purpose.TRAIN, index=index))
+        except InvalidEpisodeError as error:
+            problem = error.detail
+        finally:
+            await environment.close()
+    raise UsageError(
+        f"environment: none of {PROBES} episodes could begin: {problem.rstrip('.')}; mend the environment."
+    )
+
+
+def _check_prompt_fits(renderer: Renderer, opening: Observation, recipe: Recipe) -> None:
+    prompt = len(renderer.prompt(opening.messages, opening.tools))
+    if prompt >= recipe.rollout.max_context:
+        raise UsageError(
+            f"rollout.max_context {recipe.rollout.max_context} has no room for the first task's prompt of {prompt} "
+            "tokens; raise it."
+        )
+
+
+def _sinks(folder: RunFolder) -> list[Sink]:
+    makers: list[Callable[[], Sink | None]] = [
+        lambda: JsonlSink(folder.metrics),
+        lambda: tensorboard_sink(folder.tensorboard),
+    ]
+    return [sink for make in makers if (sink := make()) is not None]
+
+
+def _count(evaluation: EvaluationFinished | None) -> Count | None:
+    if evaluation is None:
+        return None
+    return Count(evaluation.successes, evaluation.valid, evaluation.invalid)
