@@ -1,0 +1,83 @@
+"""Supervised training on demonstrations: cross entropy on the masked tokens, mean over the tokens of each batch.
+
+Deterministic: the order of samples, their micro-batches and every number that follows depend on the arguments alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from springtide.core.trajectory import Sample
+from springtide.policy.device import autocast
+from springtide.policy.logits import selected_logits
+from springtide.training.batch import Row, row_from_sample
+from springtide.training.config import WarmStartConfig
+from springtide.training.optimizer import apply_gradients, learning_rate, make_optimizer
+from springtide.training.packing import pack
+
+
+def supervised(
+    model: Any,
+    samples: Sequence[Sample],
+    *,
+    config: WarmStartConfig,
+    seed: int,
+    tokens_per_micro_batch: int,
+    on_step: Callable[[int, dict[str, float]], None],
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, float]:
+    """Train `model` in place for `config.steps` steps and return the last step's metrics.
+
+    Each step takes `config.batch_size` samples; every sample is seen once before any is seen again, in an order drawn
+    from `seed`. `on_step` gets the step (1-based) and `warm_start/loss`, `warm_start/accuracy` (greedy, on masked
+    tokens), `warm_start/tokens`, `warm_start/grad_norm`, `warm_start/learning_rate`. ValueError without a sample that
+    has a masked token.
+    """
+    rows = [row for row in map(row_from_sample, samples) if row.trained_tokens]
+    if not rows:
+        raise ValueError("supervised training needs at least one sample with tokens to imitate.")
+    optimizer = make_optimizer(model, config.optimizer)
+    metrics: dict[str, float] = {}
+    order = _order(len(rows), config.batch_size, np.random.default_rng(seed))
+    for step in range(1, config.steps + 1):
+        batch = [rows[index] for index in next(order)]
+        loss, accuracy, tokens = _accumulate(model, batch, budget=tokens_per_micro_batch, dtype=dtype)
+        rate = learning_rate(config.optimizer, step=step, total_steps=config.steps)
+        report = apply_gradients(optimizer, rate=rate, max_grad_norm=config.optimizer.max_grad_norm)
+        metrics = {
+            "warm_start/loss": loss,
+            "warm_start/accuracy": accuracy,
+            "warm_start/tokens": float(tokens),
+            "warm_start/grad_norm": report.norm,
+            "warm_start/learning_rate": rate,
+        }
+        on_step(step, metrics)
+    return metrics
+
+
+def _accumulate(model: Any, batch: list[Row], *, budget: int, dtype: torch.dtype) -> tuple[float, float, int]:
+    """Backward over `batch`: loss and accuracy per trained token, and the number of these tokens."""
+    device = next(model.parameters()).device
+    count = sum(row.trained_tokens for row in batch)
+    loss = torch.zeros((), device=device)
+    hits = torch.zeros((), device=device)
+    for micro in pack(batch, budget=budget, device=device):
+        with autocast(device, dtype):
+            logits = selected_logits(model, micro.tokens, micro.positions)
+        total = torch.nn.functional.cross_entropy(logits.float(), micro.targets, reduction="sum")
+        (total / count).backward()  # type: ignore[no-untyped-call]
+        loss += total.detach()
+        hits += (logits.detach().argmax(dim=1) == micro.targets).sum()
+    return float(loss) / count, float(hits) / count, count
+
+
+def _order(size: int, batch: int, generator: np.random.Generator) -> Iterator[list[int]]:
+    """Batches of sample indices without end: one permutation after another, cut into pieces of `batch`."""
+    waiting: list[int] = []
+    while True:
+        while len(waiting) < batch:
+            waiting += generator.permutation(size).tolist()
+        yield waiting[:batch]
+        waiting = waiting[batch:]
