@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
 
 from springtide.config import Recipe
 from springtide.core.demonstration import Demonstration
@@ -19,6 +20,8 @@ from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
 from springtide.policy.device import choose_device
 from springtide.policy.model import build_tiny, load_pretrained
 from springtide.policy.tokenizer import TransformersTokenizer, fit_tokenizer, load_tokenizer
+
+transformers_logging.disable_progress_bar()
 
 TOKENIZER_SAMPLE = 512
 """Demonstrations whose text a tiny model's tokenizer is fitted to."""

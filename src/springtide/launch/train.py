@@ -7,8 +7,9 @@ are one path.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from springtide.config import Recipe
@@ -20,6 +21,7 @@ from springtide.evaluation.count import Count
 from springtide.evaluation.report import write_report
 from springtide.evaluation.result import RunResult, history
 from springtide.launch.assembly import Assembly, Surroundings, assemble, make_trainer
+from springtide.launch.chats import Chat, read_chats
 from springtide.launch.checkpoints import RunCheckpoints
 from springtide.launch.lanes import lane_threads, start_lane
 from springtide.launch.model_folder import (
@@ -28,7 +30,7 @@ from springtide.launch.model_folder import (
     prepare_model_folder,
     require_tokenizer_matches,
 )
-from springtide.launch.warm_start import collect, warm_start
+from springtide.launch.warm_start import Imitation, collect, from_chats, warm_start
 from springtide.ports.environment import EnvironmentSource, Observation
 from springtide.ports.executor import Executor
 from springtide.rollout.renderer import Renderer
@@ -57,28 +59,50 @@ def train(*, recipe: Recipe, folder: RunFolder, view: View | None = None) -> Run
     `view` is shown every change of the run's status. SpringtideError for everything that a user can mend; whatever is
     raised, the folder can be resumed.
     """
+    with _board(recipe, folder, view) as board:
+        result = asyncio.run(Run(recipe, folder, board).drive())
+        write_report(folder, result)
+        return result
+
+
+def sft(*, recipe: Recipe, folder: RunFolder, data: Path | None = None, view: View | None = None) -> None:
+    """Supervised training only, on the environment's demonstrations or on the chats of `data`.
+
+    Leaves checkpoint 0, which can be exported, or trained further by reinforcement learning by resuming the run.
+    """
+    chats = read_chats(data) if data is not None else None
+    if recipe.warm_start.steps == 0:
+        raise UsageError("warm_start.steps is 0: there is nothing to train; set it to the number of steps.")
+    with _board(recipe, folder, view) as board:
+        asyncio.run(Run(recipe, folder, board, chats=chats).imitate())
+
+
+@contextlib.contextmanager
+def _board(recipe: Recipe, folder: RunFolder, view: View | None) -> Iterator[StatusBoard]:
+    """The run's lock, and its status until it ends, however it does."""
     with folder.lock():
         board = StatusBoard(folder.status, run=folder.id, steps=recipe.scheduling.steps)
         if view is not None:
             board.subscribe(view)
         try:
-            result = asyncio.run(Run(recipe, folder, board).drive())
+            yield board
         except KeyboardInterrupt:
             board.close(phase="interrupted")
             raise
         except BaseException as error:
             board.close(phase="failed", detail=str(error) if isinstance(error, SpringtideError) else repr(error))
             raise
-        write_report(folder, result)
         board.close()
-        return result
 
 
 class Run:
     """One process's work on a run."""
 
-    def __init__(self, recipe: Recipe, folder: RunFolder, board: StatusBoard) -> None:
+    def __init__(
+        self, recipe: Recipe, folder: RunFolder, board: StatusBoard, *, chats: Sequence[Chat] | None = None
+    ) -> None:
         self._recipe = recipe
+        self._chats = chats
         self._folder = folder
         self._board = board
         self._started = time.monotonic()
@@ -86,10 +110,21 @@ class Run:
         self._store = store
         self._sinks = SinkGroup(_sinks(folder))
 
+    async def imitate(self) -> None:
+        """Prepare and warm-start, no more."""
+        executor = self._executor(Ledger(LoopClock().now))
+        try:
+            async with self._environments() as source:
+                await self._prepare(source, executor)
+        finally:
+            await executor.close()
+            self._sinks.close()
+
     async def drive(self) -> RunResult:
+        """Everything up to the result."""
         clock = LoopClock()
         ledger = Ledger(clock.now)
-        executor = ThreadExecutor(ledger, on_lane_start=partial(start_lane, lane_threads(self._recipe)))
+        executor = self._executor(ledger)
         journal = SqliteJournal(self._folder.journal)
         around = Surroundings(
             clock=clock,
@@ -110,6 +145,9 @@ class Run:
             journal.close()
             self._sinks.close()
         return self._result(assembly)
+
+    def _executor(self, ledger: Ledger) -> ThreadExecutor:
+        return ThreadExecutor(ledger, on_lane_start=partial(start_lane, lane_threads(self._recipe)))
 
     # -- stages ------------------------------------------------------------------------------------------------------
 
@@ -135,7 +173,7 @@ class Run:
         opening = await _opening(source)
         texts = [message.text for message in opening.messages]
         self._board.update(phase="preparing", detail="model")
-        model_folder = self._folder.path / "model"
+        model_folder = self._folder.model
         write_model = partial(prepare_model_folder, model_folder, self._recipe, source.demonstration, texts)
         await executor.run("trainer", write_model, name="prepare")
         tokenizer = open_tokenizer(model_folder)
@@ -154,20 +192,21 @@ class Run:
         recipe = self._recipe
         if recipe.warm_start.steps > 0:
             self._board.update(phase="warm start", detail="demonstrations")
-            gather = partial(
-                collect,
-                source.demonstration,
-                renderer,
-                number=recipe.warm_start.demonstrations,
-                max_context=recipe.rollout.max_context,
-            )
-            imitation = await executor.run("trainer", gather, name="prepare")
-            self._write(0, {"warm_start/ceiling": imitation.ceiling.rate or 0.0})
+            imitation = await executor.run("trainer", partial(self._collect, source, renderer), name="prepare")
+            if imitation.ceiling.rate is not None:
+                self._write(0, {"warm_start/ceiling": imitation.ceiling.rate})
             work = partial(warm_start, model, imitation, recipe, self._imitated)
             await executor.run("trainer", work, name="warm_start")
         trainer = make_trainer(recipe, model)
         checkpoints = RunCheckpoints(self._store)
         await executor.run("trainer", partial(checkpoints.save, 0, trainer.save, Boundary()), name="checkpoint")
+
+    def _collect(self, source: EnvironmentSource, renderer: Renderer) -> Imitation:
+        context = self._recipe.rollout.max_context
+        if self._chats is not None:
+            return from_chats(self._chats, renderer, max_context=context)
+        number = self._recipe.warm_start.demonstrations
+        return collect(source.demonstration, renderer, number=number, max_context=context)
 
     def _imitated(self, step: int, metrics: dict[str, float]) -> None:
         """Called on the trainer's lane."""

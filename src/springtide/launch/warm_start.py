@@ -1,6 +1,6 @@
 """The warm start: supervised training on the environment's demonstrations, from training seeds only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from springtide.config import Recipe
@@ -8,6 +8,7 @@ from springtide.core.demonstration import Demonstration
 from springtide.core.errors import UsageError
 from springtide.core.trajectory import Sample
 from springtide.evaluation.count import Count
+from springtide.launch.chats import Chat
 from springtide.rollout.renderer import Renderer
 from springtide.training.sft import supervised
 
@@ -42,6 +43,20 @@ def collect(
         samples.append(sample)
         successes += shown.success
     return Imitation(samples, Count(successes, number))
+
+
+def from_chats(chats: Sequence[Chat], renderer: Renderer, *, max_context: int) -> Imitation:
+    """Chats of a file, whose success nobody has verified. UsageError if one is longer than an episode may be."""
+    samples = []
+    for number, chat in enumerate(chats, 1):
+        sample = renderer.demonstration(chat.messages, chat.tools)
+        if len(sample.tokens) > max_context:
+            raise UsageError(
+                f"rollout.max_context {max_context} is shorter than chat {number} of {len(sample.tokens)} tokens; "
+                "raise it, or leave the chat out."
+            )
+        samples.append(sample)
+    return Imitation(samples, Count(0, 0))
 
 
 def warm_start(

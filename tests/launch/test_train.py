@@ -1,0 +1,177 @@
+"""Real runs, small ones: the reward is a coin that the agent's text tosses, so that any policy gets a signal."""
+
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from springtide.core.errors import RunDamagedError, UsageError
+from springtide.launch.export import export_run
+from springtide.launch.train import sft, train
+from springtide.recipe import dump_recipe, load_recipe
+from springtide.runtime.journal import open_journal_reader
+from springtide.telemetry.run_folder import RunFolder
+from springtide.telemetry.status import read_status
+from springtide.training import state
+
+COIN = """
+from springtide.environments.text import Reply, TextEnvironment
+
+class Coin(TextEnvironment):
+    def start(self, rng):
+        self.turns = rng.randint(1, 3)
+        return "toss"
+
+    def reply(self, text):
+        self.turns -= 1
+        return Reply("again", reward=float(len(text) % 2), done=self.turns == 0)
+
+    def demonstrate(self, rng):
+        return iter(["heads", "tails", "heads"])
+"""
+
+SMALL = [
+    "model.layers=1",
+    "model.hidden=32",
+    "warm_start.steps=3",
+    "warm_start.demonstrations=32",
+    "scheduling.steps=3",
+    "scheduling.groups_per_step=2",
+    "scheduling.group_size=2",
+    "evaluation.tasks=4",
+    "checkpoint.every=2",
+    "engine.threads=1",
+    "training.threads=1",
+]
+
+
+def new_run(root, *overrides):
+    game = root / "coin.py"
+    game.write_text(COIN)
+    custom = ["environment.type=custom", f"environment.path={game}:Coin"]
+    small = [setting for setting in SMALL if "model.type=pretrained" not in overrides or "model." not in setting]
+    recipe = load_recipe("word-game", [*small, *custom, *overrides])
+    return recipe, RunFolder.create(name=recipe.name, recipe_text=dump_recipe(recipe), root=root)
+
+
+def weights(folder, step):
+    return state.read_tensors(folder.checkpoint(step) / state.MODEL)
+
+
+def same(left, right):
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    recipe, folder = new_run(tmp_path_factory.mktemp("runs"))
+    return recipe, folder, train(recipe=recipe, folder=folder)
+
+
+def test_a_run_leaves_what_the_documentation_promises(finished):
+    _, folder, result = finished
+    assert result.before.n == result.after.n == 4
+    assert result.goodput_tokens_per_s > 0
+    assert folder.checkpoint_steps() == [0, 2, 3]
+    for path in (folder.recipe, folder.journal, folder.metrics, folder.status, folder.result, folder.report):
+        assert path.is_file(), path
+    assert read_status(folder.status).phase == "finished"
+
+
+def test_the_same_recipe_gives_the_same_weights(finished, tmp_path):
+    recipe, folder, _ = finished
+    again = RunFolder.create(name="again", recipe_text=dump_recipe(recipe), root=tmp_path)
+    train(recipe=load_recipe(again.recipe), folder=again)
+    assert same(weights(folder, 3), weights(again, 3))
+    assert not same(weights(folder, 3), weights(folder, 0)), "the run did train"
+
+
+def test_resuming_a_finished_run_changes_nothing_and_gives_its_result(finished, tmp_path):
+    recipe, folder, result = finished
+    copy = RunFolder.open(shutil.copytree(folder.path, tmp_path / "copy"))
+    resumed = train(recipe=recipe, folder=copy)
+    assert (resumed.before, resumed.after) == (result.before, result.after)
+    assert same(weights(folder, 3), weights(copy, 3))
+
+
+def test_a_lost_checkpoint_is_trained_again_from_the_journal(finished, tmp_path):
+    recipe, folder, _ = finished
+    copy = RunFolder.open(shutil.copytree(folder.path, tmp_path / "copy"))
+    shutil.rmtree(copy.checkpoint(3))
+    (copy.checkpoint(2) / state.MODEL).write_bytes(b"scratched")
+    train(recipe=recipe, folder=copy)
+    reader = open_journal_reader(copy.journal)
+    assert reader.execute("SELECT count(*) FROM ends").fetchone() == (12,), "no episode was played again"
+    assert export_run(copy, tmp_path / "exported") == 0, "only checkpoint 0 is sound"
+
+
+def test_a_branch_starts_from_the_checkpoint_of_its_parent(finished, tmp_path):
+    recipe, folder, _ = finished
+    branch = folder.branch(2, name="branch", recipe_text=dump_recipe(recipe), path=tmp_path / "branch")
+    train(recipe=recipe, folder=branch)
+    assert branch.info.parent.step == 2
+    assert branch.checkpoint_steps() == [2, 3]
+    assert same(weights(branch, 3), weights(folder, 3)), "in sync the same data position gives the same step"
+
+
+def test_no_sound_checkpoint_is_one_sentence(finished, tmp_path):
+    recipe, folder, _ = finished
+    copy = RunFolder.open(shutil.copytree(folder.path, tmp_path / "copy"))
+    for step in copy.checkpoint_steps():
+        (copy.checkpoint(step) / state.MODEL).write_bytes(b"scratched")
+    with pytest.raises(RunDamagedError, match="sound"):
+        train(recipe=recipe, folder=copy)
+
+
+def test_an_exported_policy_is_the_trained_one_in_transformers(finished, tmp_path):
+    _, folder, _ = finished
+    assert export_run(folder, tmp_path / "model") == 3
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    trained = weights(folder, 3)
+    loaded = dict(model.named_parameters())
+    assert all(torch.equal(trained[name], loaded[name]) for name in trained)
+    assert tokenizer.chat_template
+    with pytest.raises(UsageError, match="not empty"):
+        export_run(folder, tmp_path / "model")
+
+
+def test_an_exported_policy_can_be_trained_further_as_a_pretrained_model(finished, tmp_path):
+    _, folder, _ = finished
+    export_run(folder, tmp_path / "model")
+    recipe, further = new_run(
+        tmp_path, "model.type=pretrained", f"model.path={tmp_path / 'model'}", "warm_start.steps=0"
+    )
+    train(recipe=recipe, folder=further)
+    assert same(weights(further, 0), weights(folder, 3))
+
+
+def test_async_keeps_its_bound_and_its_books(tmp_path):
+    recipe, folder = new_run(tmp_path, "scheduling.mode=async", "scheduling.steps=6")
+    train(recipe=recipe, folder=folder)
+    reader = open_journal_reader(folder.journal)
+    assert reader.execute("SELECT count(*), count(DISTINCT grp * 100 + slot) FROM ends").fetchone() == (24, 24)
+
+
+def test_sft_leaves_a_policy_that_reinforcement_learning_goes_on_from(tmp_path):
+    recipe, folder = new_run(tmp_path)
+    sft(recipe=recipe, folder=folder)
+    assert folder.checkpoint_steps() == [0]
+    start = weights(folder, 0)
+    train(recipe=recipe, folder=folder)
+    assert same(weights(folder, 0), start)
+    assert folder.checkpoint_steps() == [0, 2, 3]
+
+
+def test_an_environment_that_cannot_begin_is_one_sentence(tmp_path):
+    (tmp_path / "broken.py").write_text(
+        "from springtide.environments.text import TextEnvironment\n"
+        "class Broken(TextEnvironment):\n"
+        "    def start(self, rng): raise ValueError('no such map')\n"
+        "    def reply(self, text): ...\n"
+    )
+    recipe, folder = new_run(tmp_path, f"environment.path={tmp_path / 'broken.py'}:Broken", "warm_start.steps=0")
+    with pytest.raises(UsageError, match="no such map"):
+        train(recipe=recipe, folder=folder)
+    assert read_status(folder.status).phase == "failed"
