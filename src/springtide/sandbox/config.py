@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from springtide.ports.sandbox import Limits
 from springtide.scheduling.config import StrictModel
 
 
@@ -19,3 +20,17 @@ class SandboxConfig(StrictModel):
     disk_mb: int = Field(64, ge=1)
     cpu_seconds: float = Field(10.0, gt=0)
     output_kb: int = Field(64, ge=1)
+    read_only: tuple[str, ...] = Field(
+        (), description="More folders of the host to show in every box, read-only, at the same place."
+    )
+
+    def limits(self, *, wall_seconds: float) -> Limits:
+        """The limits of one box, whose commands take `wall_seconds` at most."""
+        return Limits(
+            wall_seconds=wall_seconds,
+            cpu_seconds=self.cpu_seconds,
+            memory_bytes=self.memory_mb << 20,
+            pids=self.pids,
+            disk_bytes=self.disk_mb << 20,
+            output_bytes=self.output_kb << 10,
+        )

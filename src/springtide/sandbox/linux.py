@@ -1,0 +1,190 @@
+"""The sandbox on Linux: one warden, and a berth for each box that is open at the same time.
+
+A berth is kept when its box closes and serves the next box; the box itself (its processes, files and namespaces) is new
+every time.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+from collections.abc import Mapping
+
+from springtide.core.errors import InvalidEpisodeError, UnsafeSandboxError
+from springtide.ports.sandbox import Limits, SandboxLevel
+from springtide.sandbox import wire
+from springtide.sandbox.channel import Channel, ChannelLostError, Reply
+from springtide.sandbox.config import SandboxConfig
+from springtide.sandbox.linux_box import LinuxBox, encode_files
+from springtide.sandbox.warden_process import WardenProcess
+
+SAFE_LEVELS = (SandboxLevel.NAMESPACES, SandboxLevel.USER_NAMESPACES, SandboxLevel.BUBBLEWRAP)
+_PATIENCE_SECONDS = 30.0
+"""For whatever normally takes milliseconds, on a loaded host."""
+
+
+def find_bubblewrap() -> str:
+    return shutil.which("bwrap") or ""
+
+
+class LinuxSandbox:
+    """Implements `ports.sandbox.Sandbox`. Belongs to the event loop that started it."""
+
+    def __init__(self, config: SandboxConfig) -> None:
+        self._config = config
+        self._levels = _allowed_levels(config)
+        self.level = self._levels[0]
+        self.limits_by = ""
+        """What holds the limits: control groups of some version, or process limits."""
+        self._warden: WardenProcess | None = None
+        self._starting = asyncio.Lock()
+        self._ready: asyncio.Future[Reply] | None = None
+        self._free: list[Channel] = []
+        self._channels: set[Channel] = set()
+        self._ends: dict[int, asyncio.Future[Reply]] = {}
+        self._numbered = 0
+        self._last_words = "it was killed"
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._warden is not None and not self._warden.ended:
+                return
+            self._ready = asyncio.get_running_loop().create_future()
+            self._warden = WardenProcess(self._hear, self._forget_all)
+            levels = [str(level) for level in self._levels]
+            await self._warden.tell("start", levels, find_bubblewrap(), list(self._config.read_only))
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                ready = await self._ready
+        level, self.limits_by, *reasons = ready.detail.split("\n")
+        if not level:
+            await self.close()
+            raise UnsafeSandboxError(_refusal(self._config, reasons))
+        self.level = SandboxLevel(level)
+
+    async def open(self, *, files: Mapping[str, bytes], limits: Limits) -> LinuxBox:
+        """InvalidEpisodeError when the host fails to make the box; ValueError for a path that leaves its folder."""
+        content = encode_files(files)
+        numbers = (
+            float(limits.cpu_seconds),
+            limits.memory_bytes,
+            limits.pids,
+            limits.disk_bytes,
+            limits.output_bytes,
+        )
+        channel = self._free.pop() if self._free else await self._new_berth()
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._open_on(channel, numbers, content)
+        except TimeoutError:
+            await self.discard(channel)
+            raise InvalidEpisodeError("infrastructure", "a box did not open within its time") from None
+        except asyncio.CancelledError:
+            await self.discard(channel)
+            raise
+        return LinuxBox(keeper=self, channel=channel, limits=limits)
+
+    async def _open_on(self, channel: Channel, numbers: tuple[float, ...], content: dict[bytes, bytes]) -> None:
+        try:
+            reply = await channel.request("open", numbers, content)
+        except ChannelLostError:
+            end = await self.end_of(channel)
+            raise InvalidEpisodeError("infrastructure", f"no box could be opened: {end.detail}") from None
+        if reply.kind != wire.FAILED:
+            return
+        with contextlib.suppress(ChannelLostError):
+            await channel.expect()
+            self.take_back(channel)
+        raise InvalidEpisodeError("infrastructure", reply.detail)
+
+    async def close(self) -> None:
+        """Kill every box, and wait until nothing is left. Idempotent."""
+        warden, self._warden = self._warden, None
+        for channel in list(self._channels):
+            channel.hang_up()
+        if warden is not None:
+            await warden.close(patience_seconds=_PATIENCE_SECONDS)
+
+    async def _new_berth(self) -> Channel:
+        if self._warden is None or self._warden.ended:
+            await self.start()
+        assert self._warden is not None
+        self._numbered += 1
+        number = self._numbered
+        self._ends[number] = asyncio.get_running_loop().create_future()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                await self._warden.tell("berth", number, descriptor=theirs.fileno())
+        except OSError as error:
+            ours.close()
+            raise InvalidEpisodeError("infrastructure", f"no box could be opened: {error}") from None
+        channel = await Channel.connect(number, ours)
+        self._channels.add(channel)
+        return channel
+
+    async def end_of(self, channel: Channel) -> Reply:
+        """How a berth ended that hung up."""
+        self._channels.discard(channel)
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await asyncio.shield(self._ends[channel.number])
+        except TimeoutError:
+            return self._no_end()
+
+    async def discard(self, channel: Channel) -> None:
+        """Kill a berth that does not do what it should, and its box."""
+        channel.hang_up()
+        self._channels.discard(channel)
+        if self._warden is not None:
+            with contextlib.suppress(OSError):
+                await self._warden.tell("kill", channel.number)
+
+    def take_back(self, channel: Channel) -> None:
+        """Its box is closed: the berth may serve the next one."""
+        if not channel.lost:
+            self._free.append(channel)
+
+    def _no_end(self) -> Reply:
+        return Reply(wire.ENDED, "sandbox_error", -1, 0.0, f"the warden ended: {self._last_words}", b"")
+
+    def _hear(self, notice: Reply) -> None:
+        if notice.kind == wire.READY and self._ready is not None and not self._ready.done():
+            self._ready.set_result(notice)
+        elif notice.kind == wire.ENDED:
+            self._end(notice.code, notice)
+        elif notice.kind == wire.FAILED:
+            self._last_words = notice.detail
+
+    def _end(self, number: int, notice: Reply) -> None:
+        self._free = [channel for channel in self._free if channel.number != number]
+        end = self._ends.get(number)
+        if end is not None and not end.done():
+            end.set_result(notice)
+
+    def _forget_all(self) -> None:
+        """The warden has ended, by itself or by a stranger's hand; its berths end with it."""
+        for number in list(self._ends):
+            self._end(number, self._no_end())
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(InvalidEpisodeError("infrastructure", self._no_end().detail))
+
+
+def _allowed_levels(config: SandboxConfig) -> list[SandboxLevel]:
+    levels = list(SAFE_LEVELS) if config.level == "auto" else [SandboxLevel(config.level)]
+    if config.allow_unsafe:
+        levels.append(SandboxLevel.LANDLOCK)
+    if config.allow_unsafe == "none":
+        levels.append(SandboxLevel.NONE)
+    return levels
+
+
+def _refusal(config: SandboxConfig, reasons: list[str]) -> str:
+    tried = "; ".join(reasons)
+    if config.level != "auto":
+        return f"sandbox.level = {config.level!r} cannot be had on this host ({tried}): choose 'auto', or another host."
+    if config.allow_unsafe:
+        return f"Not even the unsafe sandbox.allow_unsafe = {config.allow_unsafe!r} can be had on this host ({tried})."
+    return (
+        f"This host offers no isolation that is safe for model output ({tried}): run as root, allow unprivileged user "
+        "namespaces, or install bubblewrap; or accept less by name with sandbox.allow_unsafe = 'landlock'."
+    )

@@ -1,0 +1,240 @@
+"""One command in a box: spawned, watched, ended with everything it started, and judged.
+
+The shell's end is the command's end. Output goes through one pipe, so it is interleaved as written; the pipe is read to
+its end only after every writer is dead, so nothing can hold it open.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from time import monotonic
+
+from springtide.sandbox.warden.cgroups import Counters
+from springtide.sandbox.warden.kernel import SIGCHLD, SIGINT, SIGPIPE, SIGXCPU, SIGXFSZ
+from springtide.sandbox.warden.limits import Limits
+from springtide.sandbox.warden.processes import LiveClock, Reaper
+
+CpuClock = Counters | LiveClock
+
+ENVIRONMENT = {
+    "HOME": "/work",
+    "LANG": "C.UTF-8",
+    "LOGNAME": "agent",
+    "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+    "PWD": "/work",
+    "PYTHONHASHSEED": "0",
+    "SHELL": "/bin/sh",
+    "TERM": "dumb",
+    "TMPDIR": "/tmp",
+    "TZ": "UTC",
+    "USER": "agent",
+}
+_DEFAULT_SIGNALS = (SIGINT, SIGPIPE, SIGCHLD, SIGXFSZ)
+_CHUNK = 1 << 16
+_CPU_CHECK_SECONDS = 0.02
+"""Least time between two looks at the CPU counter."""
+_FULL_BYTES = 4096
+_CORES = os.cpu_count() or 1
+
+
+class StoppedError(Exception):
+    """The trainer closed the box, or is gone, while a command ran."""
+
+
+class Result:
+    __slots__ = ("code", "detail", "end", "output", "seconds")
+
+    def __init__(self, end: str, code: int, output: bytes, seconds: float, detail: str = "") -> None:
+        self.end, self.code, self.output, self.seconds, self.detail = end, code, output, seconds, detail
+
+
+class Shell:
+    """Runs the commands of one box."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        counters: Counters,
+        reaper: Reaper,
+        clock: CpuClock,
+        oom_score: int,
+        control: int,
+        folder: str,
+        shell: str,
+        environment: dict[str, str],
+    ) -> None:
+        self._limits, self._counters, self._reaper, self._clock = limits, counters, reaper, clock
+        self._oom_score, self._control, self._folder = oom_score, control, folder
+        self._shell, self._environment = shell, environment
+        self._own_score = os.pread(oom_score, 16, 0).strip() if oom_score >= 0 else b""
+        self._null = os.open("/dev/null", os.O_RDONLY)
+        self._cpu_start = 0.0
+        self._cpu_start = self._cpu()
+        self._lanes = min(limits.pids, _CORES)
+
+    def run(self, command: bytes, stdin: bytes, wall_seconds: float) -> Result:
+        """StoppedError when something arrives from the trainer meanwhile: it only ever asks to close."""
+        started = monotonic()
+        if self._cpu() >= self._limits.cpu_seconds:
+            return Result("cpu_limit", -SIGXCPU, b"", 0.0, "the CPU time of this box was used up before the command")
+        before = self._counters.oom_kills(), self._counters.refused_forks()
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(writer, True)
+        source = self._null
+        try:
+            source = _memory_file(stdin) if stdin else self._null
+            pid = self._spawn(command, source, writer)
+        except (OSError, ValueError) as error:
+            os.close(reader)
+            return _not_spawned(error, monotonic() - started)
+        finally:
+            os.close(writer)
+            if source != self._null:
+                os.close(source)
+        output = Output(reader, self._limits.output_bytes)
+        forced = self._watch(pid, output, started + wall_seconds)
+        status = os.waitpid(pid, 0)[1] if not forced else 0
+        self._reaper.end_all()
+        if not output.drain() and not forced:
+            forced = "output_limit"
+        os.close(reader)
+        end, code, detail = self._judge(forced, status, before)
+        return Result(end, code, output.text(), monotonic() - started, detail)
+
+    def _spawn(self, command: bytes, source: int, writer: int) -> int:
+        actions = ((os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, writer, 2))
+        self._set_oom_score(b"1000")
+        try:
+            return os.posix_spawn(
+                self._shell,
+                ("sh", "-c", command),
+                self._environment,
+                file_actions=actions,
+                setpgroup=0,
+                setsigmask=(),
+                setsigdef=_DEFAULT_SIGNALS,
+            )
+        finally:
+            self._set_oom_score(self._own_score)
+
+    def _set_oom_score(self, score: bytes) -> None:
+        """What is spawned inherits it: out of memory, the kernel takes a command before the box's first process."""
+        if self._oom_score >= 0:
+            os.pwrite(self._oom_score, score, 0)
+
+    def _watch(self, pid: int, output: Output, deadline: float) -> str:
+        """Wait for the command's shell to end. The limit that was exceeded first, or "" when it ended by itself."""
+        shell = os.pidfd_open(pid)
+        poll = select.poll()
+        for descriptor in (shell, output.reader, self._control):
+            poll.register(descriptor, select.POLLIN)
+        next_check = monotonic() + self._cpu_margin()
+        try:
+            while True:
+                now = monotonic()
+                if now >= deadline:
+                    return "timeout"
+                if now >= next_check:
+                    margin = self._cpu_margin()
+                    if margin <= 0:
+                        return "cpu_limit"
+                    next_check = now + margin
+                ready = {found for found, _ in poll.poll(max(0.0, min(deadline, next_check) - now) * 1000 + 1)}
+                if output.reader in ready:
+                    if not output.read():
+                        return "output_limit"
+                    if output.ended:
+                        poll.unregister(output.reader)
+                if shell in ready:
+                    return ""
+                if self._control in ready:
+                    raise StoppedError
+        finally:
+            os.close(shell)
+
+    def _cpu(self) -> float:
+        return self._clock.cpu_seconds() - self._cpu_start
+
+    def _cpu_margin(self) -> float:
+        """Seconds that the box can run before its CPU time can be used up; not above 0 when it is."""
+        left = self._limits.cpu_seconds - self._cpu()
+        return max(left / self._lanes, _CPU_CHECK_SECONDS) if left > 0 else 0.0
+
+    def _judge(self, forced: str, status: int, before: tuple[int, int]) -> tuple[str, int, str]:
+        """End, exit code (negative for a signal) and detail. A limit names the end only when the command failed."""
+        kills, refusals = self._counters.oom_kills() - before[0], self._counters.refused_forks() - before[1]
+        notes = [f"{kills} killed at the memory limit"] * (kills > 0) + ["forks refused at the limit"] * (refusals > 0)
+        detail = "; ".join(notes)
+        if forced:
+            return forced, -9, detail
+        code = os.waitstatus_to_exitcode(status)
+        signal = -code if code < 0 else code - 128
+        if code == 0:
+            end = "ok"
+        elif kills:
+            end = "oom"
+        elif refusals:
+            end = "pids_limit"
+        elif self._disk_is_full() or signal == SIGXFSZ:
+            end = "disk_full"
+        elif signal == SIGXCPU or self._cpu() >= self._limits.cpu_seconds:
+            end = "cpu_limit"
+        else:
+            end = "signal" if code < 0 else "nonzero"
+        return end, code, detail
+
+    def _disk_is_full(self) -> bool:
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail * disk.f_frsize < _FULL_BYTES or disk.f_favail == 0
+
+
+class Output:
+    """What the command wrote, up to the limit."""
+
+    def __init__(self, reader: int, limit: int) -> None:
+        self.reader = reader
+        self.ended = False
+        self._left = limit
+        self._chunks: list[bytes] = []
+
+    def read(self) -> bool:
+        """Take what is there. False when it is more than the limit allows."""
+        try:
+            chunk = os.read(self.reader, _CHUNK)
+        except BlockingIOError:
+            return True
+        self.ended = not chunk
+        self._chunks.append(chunk[: self._left])
+        fits = len(chunk) <= self._left
+        self._left -= min(len(chunk), self._left)
+        return fits
+
+    def drain(self) -> bool:
+        """Read to the end, with all writers gone. False when it is more than the limit allows."""
+        while not self.ended:
+            if not self.read():
+                return False
+        return True
+
+    def text(self) -> bytes:
+        return b"".join(self._chunks)
+
+
+def _memory_file(content: bytes) -> int:
+    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _not_spawned(error: OSError | ValueError, seconds: float) -> Result:
+    """A command that no shell can be given is the agent's failure; anything else is ours."""
+    if isinstance(error, ValueError):
+        return Result("nonzero", 126, b"sh: the command holds a NUL byte\n", seconds)
+    if error.errno == 7:
+        return Result("nonzero", 126, b"sh: the command is too long\n", seconds)
+    return Result("sandbox_error", -1, b"", seconds, f"the shell could not be started: {error}")

@@ -1,0 +1,45 @@
+"""Whose leftovers are whose: what outlives a process is named after it, so that the name is the registry.
+
+A name holds the pid namespace, the pid and the start time of its warden. Whoever starts next and sees the same pid
+namespace can tell a live owner from a dead one, even when the pid has been used again.
+"""
+
+from __future__ import annotations
+
+import os
+
+PREFIX = "springtide-"
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks from boot to the start of `pid`, 0 when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def own_name() -> str:
+    pid = os.getpid()
+    return f"{PREFIX}{_pid_namespace()}-{pid}-{start_time(pid)}"
+
+
+def is_leftover(name: str) -> bool:
+    """Whether `name` was made by `own_name` of a process that no longer runs. Unsure is no."""
+    parts = name.removeprefix(PREFIX).split("-")
+    if not name.startswith(PREFIX) or len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        return False
+    namespace, pid, started = map(int, parts)
+    return namespace == _pid_namespace() and start_time(pid) != started
+
+
+def leftovers(folder: str) -> list[str]:
+    try:
+        return [f"{folder}/{name}" for name in sorted(os.listdir(folder)) if is_leftover(name)]
+    except OSError:
+        return []
