@@ -196,6 +196,8 @@ def values(field):
         return st.lists(st.sampled_from(typing.get_args(arguments[0])), min_size=1, max_size=3)
     if origin is tuple and arguments[-1] is not Ellipsis:
         return st.tuples(*[numbers(kind, 0, 1) for kind in arguments])
+    if origin is tuple and arguments[0] is str:
+        return st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=1, max_size=3)
     if origin is tuple:
         return st.lists(numbers(arguments[0], 1, 3), min_size=1, max_size=3)
     return st.dictionaries(

@@ -50,6 +50,12 @@ def test_the_panel_shows_everything_that_a_run_is_watched_for():
         assert part in shown
 
 
+def test_the_panel_keeps_a_number_beside_its_name_on_a_narrow_terminal():
+    shown = text(panel(FULL, rewards=[]), width=60)
+    for name, value in numbers(FULL):
+        assert f"{name} {value}" in shown
+
+
 def test_what_is_not_known_yet_is_not_shown():
     assert numbers(Status()) == []
     assert plain_line(Status(phase="preparing", detail="model")) == "preparing model"

@@ -8,7 +8,19 @@ from springtide import __version__
 from springtide.cli import recipe as recipe_commands
 from springtide.core.errors import RunDamagedError, StorageFullError, UnsafeSandboxError
 
-COMMANDS = ["train", "status", "show", "report", "recipe", "recipe list", "recipe show", "recipe check"]
+COMMANDS = [
+    "train",
+    "sft",
+    "status",
+    "show",
+    "report",
+    "export",
+    "sandbox",
+    "recipe",
+    "recipe list",
+    "recipe show",
+    "recipe check",
+]
 
 
 def test_the_command_line_imports_neither_torch_nor_plots():

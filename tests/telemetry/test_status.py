@@ -3,7 +3,8 @@ import logging
 
 import pytest
 
-from springtide.telemetry.status import StatusBoard, Wait, read_status
+from springtide.telemetry.record import MetricRecord
+from springtide.telemetry.status import Status, StatusBoard, Wait, completed, read_status
 
 
 class FakeClock:
@@ -99,3 +100,15 @@ def test_no_or_torn_status_is_none(tmp_path):
     assert read_status(tmp_path / "status.json") is None
     (tmp_path / "status.json").write_text('{"phase": "trai')
     assert read_status(tmp_path / "status.json") is None
+
+
+def test_what_a_new_process_does_not_know_comes_from_the_metrics():
+    records = [
+        MetricRecord(time=1.0, step=4, metrics={"reward/mean": 0.25, "train/entropy": 1.5}),
+        MetricRecord(time=2.0, step=5, metrics={"reward/mean": 0.5}),
+        MetricRecord(time=3.0, step=4, metrics={"eval/success": 0.75}),
+    ]
+    filled = completed(Status(step=5, entropy=0.125), records)
+    assert (filled.reward, filled.success, filled.success_step) == (0.5, 0.75, 4)
+    assert filled.entropy == 0.125, "what the status says goes first"
+    assert filled.goodput is None

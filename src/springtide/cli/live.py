@@ -3,14 +3,12 @@
 Both are views of the status board: they are called with each update and only draw.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from springtide.evaluation.report import duration
@@ -23,6 +21,9 @@ SHOWN_WAITS = 3
 """Oldest waits in the panel."""
 
 BARS = "▁▂▃▄▅▆▇█"
+
+BAR_WIDTH = 60
+"""Characters of the progress bar."""
 
 SPARK_WIDTH = 40
 """Newest steps in a sparkline."""
@@ -72,16 +73,29 @@ class Panel:
         return panel(self._status, rewards=[self._rewards[step] for step in sorted(self._rewards)])
 
 
+class Flow:
+    """Cells in reading order, as many on a line as fit; none is ever broken."""
+
+    def __init__(self, cells: Sequence[Text], *, gap: int = 3) -> None:
+        self._cells = cells
+        self._gap = " " * gap
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = Text()
+        for cell in self._cells:
+            if line and line.cell_len + len(self._gap) + cell.cell_len > options.max_width:
+                yield line
+                line = Text()
+            line += Text(self._gap) + cell if line else cell
+        yield line
+
+
 def panel(status: Status, *, rewards: list[float]) -> RenderableType:
     """The status of a run in a few lines."""
-    grid = Table.grid(padding=(0, 2))
-    for _ in range(4):
-        grid.add_column()
     cells = [Text.assemble((f"{name} ", "dim"), (value, "bold")) for name, value in numbers(status)]
-    for start in range(0, len(cells), 4):
-        grid.add_row(*cells[start : start + 4])
-    lines: list[RenderableType] = [_headline(status), ProgressBar(total=max(1, status.steps), completed=status.step)]
-    lines.append(grid)
+    lines: list[RenderableType] = [_headline(status), Flow(cells)]
+    if status.steps:
+        lines.insert(1, _bar(status.step / status.steps))
     if len(rewards) > 1:
         lines.append(Text.assemble(("reward ", "dim"), sparkline(rewards)))
     for wait in status.waits[:SHOWN_WAITS]:
@@ -125,6 +139,11 @@ def sparkline(values: list[float], *, width: int = SPARK_WIDTH) -> str:
     span = high - low or 1.0
     bars = "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in shown)
     return f"{bars} {low:.2f} to {high:.2f}"
+
+
+def _bar(share: float) -> Text:
+    done = round(share * BAR_WIDTH)
+    return Text.assemble(("━" * done, "green"), ("─" * (BAR_WIDTH - done), "dim"))
 
 
 def _headline(status: Status) -> Text:

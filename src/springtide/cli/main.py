@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from springtide import __version__
-from springtide.cli import recipe, report, show, status, train
+from springtide.cli import export, recipe, report, sandbox, sft, show, status, train
 from springtide.cli.console import INTERRUPTED, complain, output
 from springtide.core.errors import SpringtideError, StorageFullError
 
@@ -78,7 +78,7 @@ def springtide(
     logger.setLevel(logging.INFO)
 
 
-for module in (train, status, show, report):
+for module in (train, sft, status, show, report, export, sandbox):
     module.register(app)
 app.add_typer(recipe.app, name="recipe")
 

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,11 @@ RecipeName = Annotated[
 ]
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id (under ./runs) or its folder.")]
+
+RunFolderPath = Annotated[
+    Path | None,
+    typer.Option("--run-folder", metavar="DIR", help="Where to put the run; default: a dated folder in ./runs."),
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line of standard output.")]
 

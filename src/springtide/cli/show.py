@@ -89,9 +89,10 @@ def print_episode(console: Console, one: Trajectory) -> None:
     for message, segment in conversation(one):
         console.print()
         console.print(_heading(message, segment))
-        if message.text:
-            console.print(Text(message.text), soft_wrap=True)
-        for extra in _extras(message):
+        extras = _extras(message)
+        if message.text or not extras:
+            console.print(Text(message.text) if message.text else Text("(nothing)", "dim"), soft_wrap=True)
+        for extra in extras:
             console.print(Text(extra, "dim"), soft_wrap=True)
     console.print()
     console.print(_outcome(one))

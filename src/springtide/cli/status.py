@@ -15,7 +15,7 @@ from springtide.evaluation.report import duration
 from springtide.evaluation.result import history
 from springtide.telemetry.jsonl import read_metrics
 from springtide.telemetry.run_folder import RunFolder
-from springtide.telemetry.status import read_status
+from springtide.telemetry.status import completed, read_status
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +31,8 @@ def status(run: RunName, as_json: Json = False) -> None:
     found = read_status(folder.status)
     if found is None:
         raise UsageError(f"Run {folder.id} has no status yet: it has not started, or is starting right now.")
+    records = list(read_metrics(folder.metrics))
+    found = completed(found, records)
     running = folder.locked()
     age = max(0.0, time() - found.updated)
     if as_json:
@@ -38,7 +40,7 @@ def status(run: RunName, as_json: Json = False) -> None:
         typer.echo(json.dumps(document | {"running": running, "age": age}))
         return
     console = output()
-    rewards = [point.mean for point in history(read_metrics(folder.metrics)).rewards]
+    rewards = [point.mean for point in history(records).rewards]
     console.print(panel(found, rewards=rewards))
     if running:
         console.print(f"Running as process {found.pid}, updated {age:.0f} s ago.", highlight=False)

@@ -12,7 +12,7 @@ from rich.table import Table
 from springtide.cli.console import INTERRUPTED, complain, errors, output
 from springtide.cli.extras import require_train
 from springtide.cli.live import live_view
-from springtide.cli.options import Json, Overrides, examples
+from springtide.cli.options import Json, Overrides, RunFolderPath, examples
 from springtide.config import Recipe
 from springtide.core.errors import UsageError
 from springtide.evaluation.report import HEADER, duration, next_commands, success_rows
@@ -39,10 +39,7 @@ def train(
         typer.Argument(metavar="RECIPE", help="A built-in name or a file; left out with --resume.", show_default=False),
     ] = None,
     overrides: Overrides = None,
-    run_folder: Annotated[
-        Path | None,
-        typer.Option("--run-folder", metavar="DIR", help="Where to put the run; default: a dated folder in ./runs."),
-    ] = None,
+    run_folder: RunFolderPath = None,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with this run, exactly where it stopped.")
     ] = None,

@@ -13,7 +13,7 @@ from springtide.telemetry.record import MetricRecord
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds` is the wall time of the process that finished the run; counts that were not taken are None."""
+    """`seconds` is for how long processes drove the run, in sum; counts that were not taken are None."""
 
     run: str
     seconds: float

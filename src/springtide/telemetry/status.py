@@ -8,12 +8,15 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import time
 from typing import Any
 
 import msgspec
+
+from springtide.telemetry.jsonl import series
+from springtide.telemetry.record import MetricRecord
 
 LOGGER = logging.getLogger("springtide.telemetry")
 
@@ -136,6 +139,28 @@ class StatusBoard:
         except OSError as error:
             LOGGER.warning("The status is no longer written to %s: %s.", self._path, error)
             self._path = None
+
+
+FROM_METRICS = {
+    "reward": "reward/mean",
+    "success": "eval/success",
+    "entropy": "train/entropy",
+    "goodput": "rollout/goodput_tokens_per_s",
+}
+"""Numbers that a process which just took over a run does not know yet, but its predecessors reported."""
+
+
+def completed(status: Status, records: Iterable[MetricRecord]) -> Status:
+    """`status` with what it does not know filled in from the run's metrics."""
+    records = list(records)
+    known: dict[str, Any] = {}
+    for field, name in FROM_METRICS.items():
+        points = series(records, name)
+        if points and getattr(status, field) is None:
+            known[field] = points[-1][1]
+            if field == "success":
+                known["success_step"] = points[-1][0]
+    return msgspec.structs.replace(status, **known)
 
 
 def read_status(path: Path) -> Status | None:

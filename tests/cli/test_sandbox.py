@@ -1,0 +1,55 @@
+import json
+import sys
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from springtide.ports.sandbox import SandboxLevel
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    level: SandboxLevel
+    usable: bool
+    safe: bool
+    reason: str = ""
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """Sets which levels this machine has."""
+
+    def offer(*usable):
+        module = ModuleType("springtide.sandbox")
+        safe = {SandboxLevel.NAMESPACES, SandboxLevel.USER_NAMESPACES, SandboxLevel.BUBBLEWRAP}
+        module.probe = lambda: [
+            Report(level=level, usable=level in usable, safe=level in safe, reason="" if level in usable else "refused")
+            for level in SandboxLevel
+        ]
+        monkeypatch.setitem(sys.modules, "springtide.sandbox", module)
+
+    return offer
+
+
+def test_the_strongest_safe_level_is_named(springtide, host):
+    host(SandboxLevel.USER_NAMESPACES, SandboxLevel.LANDLOCK)
+    result = springtide("sandbox")
+    assert result.exit_code == 0
+    assert "A run uses user_namespaces." in result.stdout
+    for level in SandboxLevel:
+        assert level.value in result.stdout
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_only_unsafe_levels_exit_with_4(springtide, host, option):
+    host(SandboxLevel.LANDLOCK, SandboxLevel.NONE)
+    result = springtide("sandbox", *option)
+    assert result.exit_code == 4
+    assert "no isolation that is safe" in result.stderr
+
+
+def test_the_levels_as_json(springtide, host):
+    host(SandboxLevel.NAMESPACES)
+    document = json.loads(springtide("sandbox", "--json").stdout)
+    assert document["level"] == "namespaces"
+    assert [level["usable"] for level in document["levels"]] == [True, False, False, False, False]
