@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.sandbox import LocalSandbox
-from springtide.core.errors import InvalidEpisodeError
+from springtide.core.errors import InvalidEpisodeError, UnsafeSandboxError
 from springtide.core.message import Message
 from springtide.core.outcome import Ending, Outcome, Valid
 from springtide.core.task import Split, Task
@@ -19,6 +19,7 @@ from springtide.environments.shell.generate import FAMILIES, generate, oracle, p
 from springtide.environments.source import open_environments
 from springtide.ports.environment import EnvironmentSource
 from springtide.ports.sandbox import CommandEnd
+from springtide.sandbox import SandboxConfig, open_sandbox
 
 EVERYTHING = ShellConfig(levels=(1, 2, 3))
 KINDS = [(family, level) for family in FAMILIES for level in (1, 2, 3)]
@@ -249,14 +250,34 @@ def test_every_box_is_closed_once() -> None:
     environments = source(sandbox)
 
     async def episodes() -> None:
-        await environments.open()
-        assert sandbox.started
         for index in range(3):
             task = environments.task(purpose="train", index=index)
             await play(environments, task, oracle(task))
-        await environments.close()
 
     asyncio.run(episodes())
     assert [box.closes for box in sandbox.boxes] == [1, 1, 1]
     assert not any(box.folder.exists() for box in sandbox.boxes)
-    assert not sandbox.started
+
+
+def test_scripts_hold_in_the_real_sandbox() -> None:
+    """One seed of each family and level, where the host allows a safe level."""
+
+    async def check_all() -> None:
+        sandbox = open_sandbox(SandboxConfig())
+        try:
+            await sandbox.start()
+        except UnsafeSandboxError as error:
+            pytest.skip(f"no safe sandbox on this host: {error}")
+        try:
+            environments = open_environments(EVERYTHING, seed=3, sandbox=sandbox)
+            for family, level in KINDS:
+                task = task_of(family, level)
+                for flaw, script in {"": puzzle_of(task).oracle, **puzzle_of(task).flaws}.items():
+                    outcome, outputs = await play(environments, task, [turn.text for turn in script])
+                    assert outputs == [turn.output for turn in script[:-1]], (family, level, flaw)
+                    assert isinstance(outcome, Valid)
+                    assert outcome.reward == float(flaw == "")
+        finally:
+            await sandbox.close()
+
+    asyncio.run(check_all())

@@ -16,17 +16,19 @@ from springtide.environments.shell.source import ShellSource
 from springtide.environments.stream import Stream, make_task
 from springtide.environments.word_game import WordGame
 from springtide.ports.environment import Environment, EnvironmentSource, PhaseLimits
-from springtide.ports.sandbox import Sandbox
+from springtide.ports.sandbox import Limits, Sandbox
 
 
-def open_environments(config: EnvironmentConfig, *, seed: int, sandbox: Sandbox | None = None) -> EnvironmentSource:
-    """The source that `config` asks for. `seed` is the run's; only the shell needs `sandbox`.
+def open_environments(
+    config: EnvironmentConfig, *, seed: int, sandbox: Sandbox | None = None, limits: Limits | None = None
+) -> EnvironmentSource:
+    """The source that `config` asks for. `seed` is the run's. UsageError when a custom class cannot be loaded.
 
-    UsageError when a custom class cannot be loaded.
+    Only the shell plays in boxes of `sandbox`, each with `limits`; the time of a command is the environment's own.
     """
     match config:
         case ShellConfig():
-            return ShellSource(config, seed=seed, sandbox=sandbox)
+            return ShellSource(config, seed=seed, sandbox=sandbox, limits=limits or Limits())
         case WordGameConfig():
             level, flaw_rate = config.level, config.flaw_rate
             return ClassSource(

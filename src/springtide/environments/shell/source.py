@@ -3,6 +3,8 @@
 import random
 from collections.abc import Sequence
 
+import msgspec
+
 from springtide.core.demonstration import Demonstration
 from springtide.core.member import Purpose
 from springtide.core.outcome import Outcome
@@ -18,21 +20,20 @@ from springtide.ports.sandbox import Limits, Sandbox
 
 
 class ShellSource:
-    """Owns `sandbox`: started by `open`, closed by `close`. Tasks and demonstrations need none."""
+    """`sandbox` is started and closed by whoever made it; tasks and demonstrations need none."""
 
-    def __init__(self, config: ShellConfig, *, seed: int, sandbox: Sandbox | None) -> None:
+    def __init__(self, config: ShellConfig, *, seed: int, sandbox: Sandbox | None, limits: Limits) -> None:
         self.limits = PhaseLimits(step=60.0 + config.command_seconds)
         self._config = config
         self._seed = seed
         self._sandbox = sandbox
-        self._box_limits = Limits(wall_seconds=config.command_seconds)
+        self._box_limits = msgspec.structs.replace(limits, wall_seconds=config.command_seconds)
 
     def task(self, *, purpose: str, index: int) -> Task:
         return self._task(Stream.EVALUATE if purpose == Purpose.EVALUATE else Stream.TRAIN, index)
 
     async def open(self) -> None:
-        assert self._sandbox is not None, "shell episodes need a sandbox"
-        await self._sandbox.start()
+        pass
 
     def demonstration(self, index: int) -> Demonstration:
         """Flawed at the rate `flaw_rate`: the success rate of imitation is at most 1 - flaw_rate."""
@@ -53,8 +54,7 @@ class ShellSource:
         return None
 
     async def close(self) -> None:
-        if self._sandbox is not None:
-            await self._sandbox.close()
+        pass
 
     def _task(self, stream: Stream, index: int) -> Task:
         data = task_data(self._config.families, self._config.levels, index)
