@@ -1,4 +1,4 @@
-"""The environment has a number in mind, the agent finds it by halving: three guesses from 0 to 7."""
+"""The environment has a number in mind, the agent finds it by halving: four guesses from 0 to 7."""
 
 import random
 from collections.abc import Iterator

@@ -198,6 +198,7 @@ def test_a_text_environment_that_raises_is_invalid(tmp_path: Path) -> None:
         ("no_such_package.module:MyEnv", "there is no module no_such_package"),
         ("springtide.environments.no_such:MyEnv", "there is no module springtide.environments.no_such"),
         ("{file}:Missing", r"there is no Missing in .*env.py \(it defines Broken, Needs\)"),
+        ("{half}:Half", "derives from TextEnvironment without reply"),
         ("{file}:value", "value is a int, not a class"),
         ("{file}:Broken", "async reset, step, verify, close missing.*TextEnvironment"),
         ("{bad}:MyEnv", "cannot be imported: RuntimeError: out of cheese"),
@@ -206,11 +207,15 @@ def test_a_text_environment_that_raises_is_invalid(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_that_cannot_be_loaded_says_why(tmp_path: Path, path: str, words: str) -> None:
-    text = "value = 1\nclass Broken: ...\nclass Needs:\n  def __init__(self, size): ...\n" + " def x"[:0]
+    text = "value = 1\nclass Broken: ...\nclass Needs:\n  def __init__(self, size): ...\n"
     (tmp_path / "bad.py").write_text("raise RuntimeError('out of cheese')")
     (tmp_path / "syntax.py").write_text("class MyEnv")
     (tmp_path / "exits.py").write_text("raise SystemExit(2)")
-    files = {"file": written(tmp_path, text), **{n: tmp_path / f"{n}.py" for n in ("bad", "syntax", "exits")}}
+    (tmp_path / "half.py").write_text(
+        "from springtide.environments.text import TextEnvironment\n"
+        "class Half(TextEnvironment):\n  def start(self, rng): return 'x'\n"
+    )
+    files = {"file": written(tmp_path, text), **{n: tmp_path / f"{n}.py" for n in ("bad", "syntax", "exits", "half")}}
     with pytest.raises(UsageError, match=words):
         open_environments(CustomConfig(path=path.format(**files)), seed=0)
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from springtide.core.errors import UsageError
+from springtide.environments.text import TextEnvironment
 
 _FIELD = "environment.path"
 
@@ -91,6 +92,10 @@ def _defined_in(value: object, module: ModuleType) -> bool:
 def _kind(path: str, found: type[Any]) -> Kind:
     contract = ("reset", "step", "verify", "close")
     missing = [name for name in contract if not inspect.iscoroutinefunction(getattr(found, name, None))]
+    if issubclass(found, TextEnvironment):
+        missing = [name for name in ("start", "reply") if getattr(found, name) is getattr(TextEnvironment, name)]
+        if missing:
+            raise UsageError(f'{_FIELD} = "{path}" derives from TextEnvironment without {" and ".join(missing)}.')
     if not missing:
         return Kind.CONTRACT
     gym = [getattr(found, name, None) for name in ("reset", "step")]
