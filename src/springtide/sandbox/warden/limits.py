@@ -15,6 +15,8 @@ _NO_CORE = 1
 """Unlike 0, this also keeps the kernel from starting the host's handler for core dumps."""
 _CPU_MARGIN = 30
 """Seconds: the box's first process lives under the same limit and is counted over the whole life of the box."""
+_FILE_MARGIN = 1 << 20
+"""The disk is full before a file hits its own limit, which is for files that take no space."""
 _ADDRESS_SPACE = 256 << 20
 """Granted on top where memory is limited by address space: programs map far more than they use."""
 
@@ -54,7 +56,7 @@ class Limits:
         """
         fixed = {
             resource.RLIMIT_CORE: _NO_CORE,
-            resource.RLIMIT_FSIZE: self.disk_bytes,
+            resource.RLIMIT_FSIZE: self.disk_bytes + _FILE_MARGIN,
             resource.RLIMIT_NOFILE: _OPEN_FILES,
             resource.RLIMIT_MEMLOCK: _LOCKED_BYTES,
         }

@@ -89,3 +89,4 @@ def _enter_user_namespace() -> None:
     for name, text in (("setgroups", "deny"), ("uid_map", f"{BOX_ID} {user} 1"), ("gid_map", f"{BOX_ID} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+    kernel.drop_bounding_set()  # It starts full in a new user namespace.

@@ -12,12 +12,13 @@ PREFIX = "springtide-"
 
 
 def start_time(pid: int) -> int:
-    """Clock ticks from boot to the start of `pid`, 0 when there is no such process."""
+    """Clock ticks from boot to the start of `pid`, 0 when it does not run (any more)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[19])
+            state, *fields = stat.read().rpartition(b")")[2].split()
     except OSError:
         return 0
+    return 0 if state in b"ZX" else int(fields[18])
 
 
 def _pid_namespace() -> int:

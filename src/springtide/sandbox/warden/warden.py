@@ -193,8 +193,7 @@ class Warden:
                 code = keep_berth(3, self._isolation(level, group, folder), group)
             except Exception as error:
                 code = _NOT_SET_UP
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                wire.send(3, wire.reply(wire.FAILED, detail=reason))
+                wire.send(3, wire.reply(wire.FAILED, detail=str(error).split("] ", 1)[-1]))  # Without the "[Errno".
         finally:
             os._exit(code)
 
