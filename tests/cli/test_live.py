@@ -63,7 +63,7 @@ def test_what_is_not_known_yet_is_not_shown():
 
 def test_a_plain_line_has_the_same_numbers_and_the_oldest_wait():
     line = plain_line(FULL)
-    assert line.startswith("training, step 12 of 60 | reward 0.531 | held-out success 0.620 @ step 10")
+    assert line.startswith("training, train step 12 of 60 | reward 0.531 | held-out success 0.620 @ step 10")
     assert line.endswith("oldest wait command (episode 12.3.1) 2.3 s")
 
 

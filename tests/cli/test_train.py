@@ -43,7 +43,7 @@ def test_the_end_shows_the_table_and_three_next_commands(springtide, launches):
 
 def test_away_from_a_terminal_progress_is_plain_lines(springtide, launches):
     lines = springtide("train", "word-game").stdout.splitlines()
-    assert any(line.startswith("training, step 1 of 2 | reward 0.250") for line in lines)
+    assert any(line.startswith("training, train step 1 of 2 | reward 0.250") for line in lines)
     assert any("held-out success 0.500 @ step 2" in line for line in lines)
 
 
@@ -59,7 +59,7 @@ def test_json_is_the_only_thing_on_standard_output(springtide, launches):
         "after": {"k": 8, "n": 10, "invalid": 0},
         "goodput_tokens_per_s": 123.4,
     }
-    assert "training, step 1 of 2" in result.stderr
+    assert "training, train step 1 of 2" in result.stderr
 
 
 def test_a_wrong_recipe_makes_no_folder(springtide, launches, tmp_path):

@@ -124,7 +124,7 @@ def plain_line(status: Status) -> str:
     """The same on one line, for logs."""
     parts = [f"{status.phase} {status.detail}".strip()]
     if status.steps:
-        parts[0] += f", step {status.step} of {status.steps}"
+        parts[0] += f", train step {status.step} of {status.steps}"
     parts += [f"{name} {value}" for name, value in numbers(status)]
     if status.waits:
         oldest = status.waits[0]
@@ -149,7 +149,7 @@ def _bar(share: float) -> Text:
 def _headline(status: Status) -> Text:
     text = Text.assemble((status.run, "bold cyan"), "  ", status.phase, " ", (status.detail, "dim"))
     if status.steps:
-        text.append(f"  step {status.step} of {status.steps}", "bold")
+        text.append(f"  train step {status.step} of {status.steps}", "bold")
     return text
 
 
