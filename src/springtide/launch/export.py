@@ -6,9 +6,9 @@ from springtide.core.errors import RunDamagedError, UsageError
 from springtide.launch.model_folder import empty_model, open_tokenizer
 from springtide.policy.model import export
 from springtide.telemetry.run_folder import RunFolder
-from springtide.training import state
 from springtide.training.checkpoint import Checkpoint, CheckpointStore
 from springtide.training.config import CheckpointConfig
+from springtide.training.state import load_policy
 
 
 def export_run(folder: RunFolder, target: Path, *, step: int | None = None) -> int:
@@ -20,8 +20,7 @@ def export_run(folder: RunFolder, target: Path, *, step: int | None = None) -> i
         raise UsageError(f"The folder {target} is not empty; name one that is, or a new one.")
     found = _checkpoint(folder, step)
     model = empty_model(folder.model)
-    source = found.path / state.MODEL
-    state.set_model_tensors(model, state.read_tensors(source), source=source)
+    load_policy(model, found.path)
     export(model, open_tokenizer(folder.model), target)
     return found.step
 
