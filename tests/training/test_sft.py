@@ -22,22 +22,24 @@ def samples(count, seed=0):
     return [echo(generator) for _ in range(count)]
 
 
-def settings(steps, batch_size=16):
+def settings(steps, batch_size=16, compute="auto"):
     return WarmStartConfig(
-        steps=steps, batch_size=batch_size, optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=2)
+        steps=steps,
+        batch_size=batch_size,
+        optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=2),
+        compute=compute,
     )
 
 
-def train(model, data, *, steps, seed=0, budget=256, batch_size=16, **options):
+def train(model, data, *, steps, seed=0, budget=256, batch_size=16, compute="float32"):
     seen = []
     supervised(
         model,
         data,
-        config=settings(steps, batch_size),
+        config=settings(steps, batch_size, compute),
         seed=seed,
         tokens_per_micro_batch=budget,
         on_step=lambda step, metrics: seen.append((step, metrics)),
-        **options,
     )
     return seen
 
@@ -63,6 +65,13 @@ def test_the_first_loss_is_the_mean_cross_entropy_of_masked_tokens():
     seen = train(tiny_model(), data, steps=1)
     assert seen[0][1]["warm_start/loss"] == pytest.approx(torch.cat(losses).mean().item(), rel=1e-5)
     assert seen[0][1]["warm_start/tokens"] == sum(sum(sample.mask) for sample in data)
+
+
+def test_bfloat16_learns_the_same():
+    data = samples(64)
+    single = train(tiny_model(), data, steps=20)
+    half = train(tiny_model(), data, steps=20, compute="bfloat16")
+    assert half[-1][1]["warm_start/loss"] == pytest.approx(single[-1][1]["warm_start/loss"], rel=0.05)
 
 
 def test_equal_arguments_give_equal_weights():

@@ -16,8 +16,10 @@ import torch
 from springtide.engines.group import AttentionOptions, Row, RowGroup, row_order
 from springtide.engines.storage import Storage
 
-MAX_HOLES = 1
-"""Neighbouring blocks of others that a decode group may span: reading one costs about as much as another group."""
+HOLE_BYTES = {"cpu": 1 << 18}
+"""KV bytes per layer of others' blocks that a decode group may span: reading them costs about as much as one more
+group would."""
+HOLE_BYTES_ACCELERATOR = 1 << 24
 
 
 class Batch:
@@ -41,7 +43,8 @@ class Batch:
             ).flatten()
             for heads in dict.fromkeys(shape.heads for shape in storage.shapes)
         }
-        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in _adjacent(rows)]
+        spare = HOLE_BYTES.get(device.type, HOLE_BYTES_ACCELERATOR) // storage.bytes_per_token
+        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in _adjacent(rows, spare)]
 
     def advance(self) -> None:
         """Move on by one token per row; only for passes whose rows have one new token each."""
@@ -71,14 +74,17 @@ class Batch:
         )
 
 
-def _adjacent(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows in order, cut into groups of equal block length and similar count whose blocks lie side by side."""
+def _adjacent(rows: Sequence[Row], spare: int) -> list[list[Row]]:
+    """Rows in order, cut into groups of equal block length and similar count whose blocks lie side by side.
+
+    Between rows of one new token there may be blocks of others, up to `spare` tokens.
+    """
     groups: list[list[Row]] = []
     for row in rows:
         last = groups[-1][-1] if groups else None
         if last is not None and row_order(row)[:2] == row_order(last)[:2]:
-            holes = (row.block.offset - last.block.offset) // row.block.length - 1
-            if holes <= (MAX_HOLES if row.new == 1 else 0):
+            hole = row.block.offset - last.block.offset - row.block.length
+            if hole <= (spare if row.new == 1 else 0):
                 groups[-1].append(row)
                 continue
         groups.append([row])

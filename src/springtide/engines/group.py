@@ -57,19 +57,17 @@ class RowGroup:
         self._full = self.tokens == self._blocks * self._queries
         self._equal = self._full and len(set(starts)) == 1
         self._spread = None if self._full else _spread(rows, places, self._queries, storage.device)
-        self._masks: dict[tuple[int | None, int], torch.Tensor] = {}
-        self._direct = storage.device.type == "cpu" and storage.dtype == torch.float32
+        self._masks: dict[tuple[int | None, int, int], torch.Tensor] = {}
+        self._direct = self._queries == 1 and storage.device.type == "cpu" and storage.dtype == torch.float32
 
     def advance(self) -> None:
         self._starts += 1
-        if not self._masks:
-            return
-        rows = torch.arange(self._blocks, device=self._starts.device) * self._reach
-        newest = rows + self._starts
-        for (window, _), mask in self._masks.items():
+        for (window, _, repeated), mask in self._masks.items():
+            starts = self._starts.repeat_interleave(max(repeated, 1))
+            newest = torch.arange(0, mask.numel(), self._reach, device=starts.device) + starts
             flat = mask.view(-1)
             if window is not None:
-                outside = torch.where(self._starts >= window, newest - window, newest)
+                outside = torch.where(starts >= window, newest - window, newest)
                 flat.index_fill_(0, outside, float("-inf"))
             flat.index_fill_(0, newest, 0.0)
 
@@ -82,27 +80,53 @@ class RowGroup:
         options: AttentionOptions,
     ) -> torch.Tensor:
         """`query` [tokens, heads, width] and the flat planes give [tokens, heads, value width]."""
+        if self._spread is not None:
+            padded = query.new_zeros(self._blocks * self._queries, *query.shape[1:])
+            query = padded.index_copy_(0, self._spread, query)
+        plain = options.softcap is None and options.sinks is None
+        attend = self._decode if plain and self._direct else self._general
+        result = attend(query, keys, values, shape, options)
+        return result if self._spread is None else result[self._spread]
+
+    def _decode(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        shape: LayerShape,
+        options: AttentionOptions,
+    ) -> torch.Tensor:
+        """One query token per block, in float32 on the CPU: for so few queries three plain products are fastest."""
+        blocks, heads, width = query.shape
+        kv_heads = shape.key.heads
+        stacked = query.reshape(blocks * kv_heads, heads // kv_heads, width)
+        key, value = self._window(keys, *shape.key).flatten(0, 1), self._window(values, *shape.value).flatten(0, 1)
+        mask = self._mask(options.window, 1, kv_heads)
+        scores = torch.baddbmm(mask, stacked, key.transpose(1, 2), alpha=options.scale)
+        return torch.bmm(scores.softmax(-1), value).view(blocks, heads, -1)
+
+    def _general(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        shape: LayerShape,
+        options: AttentionOptions,
+    ) -> torch.Tensor:
         heads, width = query.shape[1:]
         kv_heads = shape.key.heads
         sharing = heads // kv_heads
-        if self._spread is not None:
-            padded = query.new_zeros(self._blocks * self._queries, heads, width)
-            query = padded.index_copy_(0, self._spread, query)
         # [blocks, queries, KV heads, sharing, width] -> [blocks, KV heads, sharing * queries, width]
         query = query.view(self._blocks, self._queries, kv_heads, sharing, width).permute(0, 2, 3, 1, 4)
         query = query.reshape(self._blocks, kv_heads, sharing * self._queries, width)
         key, value = self._window(keys, *shape.key), self._window(values, *shape.value)
-        mask = self._mask(options.window, sharing)
+        mask = self._mask(options.window, 1 if self._queries == 1 else sharing, 0)
         if options.softcap is not None or options.sinks is not None:
             result = _explicit(query, key, value, mask, options)
-        elif self._direct and self._queries == 1:
-            scores = torch.matmul(query * options.scale, key.transpose(-1, -2)).add_(mask)
-            result = torch.matmul(scores.softmax(-1), value)
         else:
             result = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=options.scale)
         result = result.view(self._blocks, heads, self._queries, -1).transpose(1, 2)
-        result = result.reshape(self._blocks * self._queries, heads, -1)
-        return result if self._spread is None else result[self._spread]
+        return result.reshape(self._blocks * self._queries, heads, -1)
 
     def _window(self, plane: torch.Tensor, heads: int, width: int) -> torch.Tensor:
         """The group's KV in a flat plane, [blocks, heads, reach, width], in place."""
@@ -113,10 +137,9 @@ class RowGroup:
             plane.storage_offset() + self._offset * heads * width,
         )
 
-    def _mask(self, window: int | None, sharing: int) -> torch.Tensor:
-        """Additive, [blocks or 1, 1, sharing * queries or 1, reach]."""
-        stacked = 1 if self._queries == 1 else sharing
-        mask = self._masks.get((window, stacked))
+    def _mask(self, window: int | None, stacked: int, repeated: int) -> torch.Tensor:
+        """Additive, [blocks or 1, 1, stacked * queries, reach]; if `repeated`, [blocks * repeated, 1, reach]."""
+        mask = self._masks.get((window, stacked, repeated))
         if mask is None:
             starts = self._starts[:1] if self._equal and self._queries > 1 else self._starts
             steps = torch.arange(self._queries, device=starts.device)
@@ -127,8 +150,9 @@ class RowGroup:
             if window is not None:
                 hidden |= column <= position - window
             mask = torch.zeros(hidden.shape, device=starts.device, dtype=self._dtype)
-            mask = mask.masked_fill_(hidden, float("-inf")).unsqueeze(1).repeat(1, 1, stacked, 1)
-            self._masks[window, stacked] = mask
+            mask.masked_fill_(hidden, float("-inf"))
+            mask = mask.repeat_interleave(repeated, 0) if repeated else mask[:, None].repeat(1, 1, stacked, 1)
+            self._masks[window, stacked, repeated] = mask
         return mask
 
 

@@ -45,6 +45,11 @@ class Storage:
         }
 
     @property
+    def bytes_per_token(self) -> int:
+        """Keys and values of one token in the first layer."""
+        return sum(shape.heads * shape.width for shape in self.layers[0]) * self.dtype.itemsize
+
+    @property
     def shapes(self) -> list[PlaneShape]:
         return list(self._buffers)
 

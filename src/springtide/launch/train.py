@@ -49,6 +49,9 @@ from springtide.telemetry.tensorboard import tensorboard_sink
 from springtide.training.checkpoint import CheckpointStore
 from springtide.training.trainer import TorchTrainer
 
+FIRST_WAITS = {"engine": "start", "trainer": "start", "journal": "idle"}
+"""What each lane waits for until somebody says otherwise."""
+
 PROBES = 3
 """Tasks whose opening is looked at before a run starts; the first that can be reset decides how turns are rendered."""
 
@@ -124,6 +127,8 @@ class Run:
         """Everything up to the result."""
         clock = LoopClock()
         ledger = Ledger(clock.now)
+        for lane, reason in FIRST_WAITS.items():
+            ledger.lane(lane).wait_for(reason)
         executor = self._executor(ledger)
         journal = SqliteJournal(self._folder.journal)
         around = Surroundings(

@@ -4,6 +4,8 @@ Weights are kept in float32, the trainer's master copy; what computes or serves 
 the probabilities that are trained are those that were sampled from.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.utils import logging
 
 from springtide.core.errors import UsageError
 from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
@@ -73,7 +76,10 @@ def load_pretrained(config: PretrainedModelConfig, device: torch.device) -> PreT
             "that transformers implements; choose another."
         )
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, config=shape, dtype=torch.float32, local_files_only=True)
+        with _no_progress_bars():
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, config=shape, dtype=torch.float32, local_files_only=True
+            )
     except Exception as error:  # transformers and safetensors raise many kinds for files that do not fit together
         raise UsageError(
             f"model.path '{config.path}' cannot be loaded ({_first_line(error)}); check that its download is complete."
@@ -84,7 +90,9 @@ def load_pretrained(config: PretrainedModelConfig, device: torch.device) -> PreT
             "choose a causal language model."
         )
     if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        # Renamed in the course of transformers 5; the old name warns where the new one exists.
+        enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+        enable({"use_reentrant": False})
     return _prepared(model.to(device))
 
 
@@ -105,10 +113,23 @@ def require_folder(config: PretrainedModelConfig) -> Path:
 def export(model: PreTrainedModel, tokenizer: TransformersTokenizer, folder: Path) -> None:
     """Write weights, config, tokenizer and chat template so that `from_pretrained` of `transformers` loads `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    with _no_progress_bars():
+        model.save_pretrained(folder)
     tokenizer.inner.save_pretrained(folder)
     stops = list(tokenizer.stop_tokens)
     GenerationConfig(eos_token_id=stops, pad_token_id=tokenizer.pad_token).save_pretrained(folder)
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """The terminal belongs to the run's own view."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _prepared(model: Any) -> PreTrainedModel:

@@ -104,7 +104,7 @@ def load_tokenizer(config: PretrainedModelConfig) -> TransformersTokenizer:
 
 
 def _stop_tokens(inner: Any, folder: Path) -> tuple[int, ...]:
-    """What ends an assistant turn: the tokens that generation_config.json and the tokenizer name, and the control
+    """What ends an assistant turn: the tokens that generation_config.json and the tokenizer name, and the added
     token that the chat template itself puts behind an assistant message (base models often name another)."""
     stops: list[int] = []
     generation = folder / "generation_config.json"
@@ -117,7 +117,7 @@ def _stop_tokens(inner: Any, folder: Path) -> tuple[int, ...]:
         [{"role": "user", "content": "q"}, {"role": "assistant", "content": probe}], tokenize=False
     )
     after = inner(rendered.rpartition(probe)[2], add_special_tokens=False).input_ids
-    if after and after[0] in inner.all_special_ids:
+    if after and after[0] in inner.added_tokens_decoder:
         stops.append(after[0])
     unique = tuple(dict.fromkeys(stop for stop in stops if stop is not None))
     if not unique:

@@ -106,7 +106,7 @@ class Controller:
         """All waits of the run, oldest first."""
         now = self._clock.now()
         waits = self._dispatch.waits() + (self.episodes.waits() if self.episodes else [])
-        waits += [Wait(task.get_name(), "controller", now - self._since[task]) for task in self._background]
+        waits += [Wait(task.get_name(), "controller", now - since) for task, since in self._since.items()]
         return sorted(waits, key=lambda wait: -wait.age)
 
     async def run(self, first: Sequence[Event]) -> None:
@@ -114,7 +114,7 @@ class Controller:
         assert self.episodes is not None
         self._failure = asyncio.get_running_loop().create_future()
         self._since: dict[asyncio.Task[None], float] = {}
-        self._spawn("dispatch", self._dispatch.run)
+        self._spawn("dispatch", self._dispatch.run, shown=False)
         for event in first:
             self.post(event)
         try:
@@ -208,7 +208,9 @@ class Controller:
             case Abort(reason):
                 raise SpringtideError(reason)
 
-    def _spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    def _spawn(self, name: str, work: Callable[[], Awaitable[None]], *, shown: bool = True) -> None:
+        """Run `work` beside the controller. `shown`: it is something the run waits for."""
+
         async def guarded() -> None:
             try:
                 await work()
@@ -219,7 +221,8 @@ class Controller:
 
         task = asyncio.get_running_loop().create_task(guarded(), name=name)
         self._background.add(task)
-        self._since[task] = self._clock.now()
+        if shown:
+            self._since[task] = self._clock.now()
         task.add_done_callback(self._background.discard)
         task.add_done_callback(lambda done: self._since.pop(done, None))
 

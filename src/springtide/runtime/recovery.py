@@ -67,7 +67,7 @@ class Recovery:
         return [ProcessStarted(epoch + 1, _finished(report) if self._scheduler.training else None)]
 
     def _replay(self, entries: list[Entry]) -> int:
-        epoch, since = -1, 0.0
+        epoch, since = -1, entries[0].time if entries else 0.0
         for entry in entries:
             if entry.kind == EVENT:
                 event = decode_event(entry.body)

@@ -38,7 +38,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float | None = None
     cpu_seconds: float = LIMITS.cpu_seconds
     exact_limits: bool = False
-    """The end needs a control group's counters; with process limits any failure will do."""
+    """The end needs a control group's counters or our own disk; without them any failure will do."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,11 @@ async def attempt_once(sandbox: Sandbox, attempt: Attempt, host: Planted, *, cou
 
 def _problem(attempt: Attempt, result: CommandResult, left: CommandResult | None, secret: str, counted: bool) -> str:
     text = result.output.decode(errors="replace")
-    ends = attempt.ends if counted or not attempt.exact_limits else attempt.ends | _FAILED | {CommandEnd.TIMEOUT}
+    ends = (
+        attempt.ends
+        if counted or not attempt.exact_limits
+        else attempt.ends | _FAILED | {CommandEnd.TIMEOUT, CommandEnd.CPU_LIMIT}
+    )
     if secret in text:
         return f"the secret came out: {text[:200]!r}"
     if result.end not in ends:
@@ -141,16 +145,18 @@ def _exhausting() -> list[Attempt]:
         ),
         Attempt(
             name="memory bomb of many",
-            command="for i in 1 2 3 4; do head -c 22m /dev/zero | tail -c 22m > /dev/null & done; wait; exit 1",
+            command="for i in 1 2 3; do (head -c 30m /dev/zero; sleep 1) | tail -c 30m >$i & done; wait; exit 1",
             ends=frozenset({CommandEnd.OOM}),
             exact_limits=True,
         ),
         Attempt(name="disk filler", command="cat /dev/zero > big", ends=frozenset({CommandEnd.DISK_FULL})),
         Attempt(name="disk filler in /tmp", command="cat /dev/zero > /tmp/a", ends=frozenset({CommandEnd.DISK_FULL})),
         Attempt(
-            name="file without end",
+            name="files without end",
             command="i=0; while : > f$i; do i=$((i+1)); done; exit 1",
             ends=frozenset({CommandEnd.DISK_FULL}),
+            cpu_seconds=1.0,
+            exact_limits=True,
         ),
         Attempt(
             name="huge sparse file", command="truncate -s 1T big", ends=frozenset({CommandEnd.DISK_FULL, *_FAILED})

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
 
+Compute = Literal["auto", "float32", "bfloat16"]
+
 
 class OptimizerConfig(StrictModel):
     """AdamW (Loshchilov & Hutter, arXiv 1711.05101) with a warm-up and a schedule."""
@@ -32,7 +34,8 @@ class AlgorithmConfig(StrictModel):
     importance_cap: float | None = Field(
         2.0,
         gt=0,
-        description="Cap of the truncated importance weight between sampling and training policy; null: none.",
+        description="Cap of the truncated importance weight between sampling and training policy; "
+        "null: no weight, the clipped ratio is taken to the sampling policy.",
     )
     kl_coefficient: float = Field(0.0, ge=0, description="Weight of the k3 KL to the reference policy.")
     mini_batches: int = Field(
@@ -46,6 +49,11 @@ class WarmStartConfig(StrictModel):
     steps: int = Field(0, ge=0, description="0: no warm start.")
     batch_size: int = Field(64, ge=1)
     demonstrations: int = Field(4096, ge=1, description="Demonstrations drawn from training seeds.")
+    compute: Compute = Field(
+        "auto",
+        description="What matrices are multiplied in; auto: bfloat16 where the hardware is fast at it. "
+        "The weights stay float32.",
+    )
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-3, warmup_steps=20, schedule="cosine")
 
 
@@ -53,6 +61,11 @@ class TrainingConfig(StrictModel):
     optimizer: OptimizerConfig = OptimizerConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     tokens_per_micro_batch: int = Field(8192, ge=64, description="Padded tokens per forward pass.")
+    compute: Compute = Field(
+        "auto",
+        description="What matrices are multiplied in; auto: as the engine does, so that log-probs agree. "
+        "The weights stay float32.",
+    )
     threads: int = Field(0, ge=0, description="Torch threads of the trainer lane; 0 decides by mode and cores.")
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from springtide.core.trajectory import Sample
-from springtide.policy.device import autocast
+from springtide.policy.attention import prepare_for_training
+from springtide.policy.device import autocast, compute_dtype, fast_dtype
 from springtide.policy.logits import selected_logits
 from springtide.training.batch import Row, row_from_sample
 from springtide.training.config import WarmStartConfig
@@ -26,7 +27,6 @@ def supervised(
     seed: int,
     tokens_per_micro_batch: int,
     on_step: Callable[[int, dict[str, float]], None],
-    dtype: torch.dtype = torch.float32,
 ) -> dict[str, float]:
     """Train `model` in place for `config.steps` steps and return the last step's metrics.
 
@@ -38,6 +38,9 @@ def supervised(
     rows = [row for row in map(row_from_sample, samples) if row.trained_tokens]
     if not rows:
         raise ValueError("supervised training needs at least one sample with tokens to imitate.")
+    device = next(model.parameters()).device
+    dtype = fast_dtype(device) if config.compute == "auto" else compute_dtype(config.compute, device)
+    prepare_for_training(model)
     optimizer = make_optimizer(model, config.optimizer)
     metrics: dict[str, float] = {}
     order = _order(len(rows), config.batch_size, np.random.default_rng(seed))

@@ -1,8 +1,8 @@
 """The trainer on one device: verified groups in, the next version out.
 
 `version.number` counts train steps; the schedule, the mini-batches and what a checkpoint stores all follow from it.
-Weights are float32 masters; `dtype` is what the forward pass computes in and what is published, so the digest of a
-version is that of the published tensors. Bit for bit: a trainer that loads a checkpoint and one that never stopped do
+Weights are float32 masters; `dtype` is what is served: the published tensors have it, and the digest of a version is
+theirs. Bit for bit: a trainer that loads a checkpoint and one that never stopped do
 the same from there on.
 """
 
@@ -15,7 +15,8 @@ import torch
 
 from springtide.core.group import Group
 from springtide.core.version import PolicyVersion
-from springtide.policy.device import random_state, restore_random_state
+from springtide.policy.attention import prepare_for_training
+from springtide.policy.device import compute_dtype, random_state, restore_random_state
 from springtide.policy.digest import digest_tensors, named_weights
 from springtide.ports.trainer import StepReport
 from springtide.training import state
@@ -32,7 +33,8 @@ class TorchTrainer:
     """Implements ports.trainer.Trainer.
 
     `model` as handed over is version 0 and, with a KL term, the reference; it is trained in place. `transform` must be
-    that of sampling. `stages` is public: wrap one to check, capture or disturb it.
+    that of sampling and `dtype` that of the engine's weights. `stages` is public: wrap one to check, capture or
+    disturb it.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class TorchTrainer:
         self._dtype = dtype
         self._device = next(model.parameters()).device
         self._optimizer = make_optimizer(model, config.optimizer)
+        self._compute = dtype if config.compute == "auto" else compute_dtype(config.compute, self._device)
+        prepare_for_training(model)
         self._reference = _frozen_copy(model) if config.algorithm.kl_coefficient > 0.0 else None
         self._number = 0
         self._version = self._measure()
@@ -117,7 +121,7 @@ class TorchTrainer:
             tokens=batch_from_groups,
             mask=confine_mask,
             advantage=partial(assign_advantages, normalize_std=algorithm.normalize_std),
-            logprob=partial(token_logprobs, transform=transform, dtype=self._dtype),
+            logprob=partial(token_logprobs, transform=transform, dtype=self._compute),
             loss=partial(policy_loss, options=options),
             step=self._apply,
         )
@@ -129,7 +133,7 @@ class TorchTrainer:
             tokens_per_micro_batch=self.config.tokens_per_micro_batch,
             version=self._number,
             needs_reference=self._reference is not None,
-            stored_proximal=self._dtype is torch.float32,
+            stored_proximal=self._compute is torch.float32,
             coupled=algorithm.importance_cap is None,
         )
 

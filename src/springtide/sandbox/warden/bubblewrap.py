@@ -22,16 +22,19 @@ from springtide.sandbox.warden.rootfs import BOX_ID, HOST, HOST_ETC, WORK, Stage
 
 _ORDERS, _CONTROL = 3, 4
 """Descriptors inside."""
+_PACKAGE = "/opt/sandbox"
+"""Where this package is inside."""
 
 
 class Bubblewrap:
     box_namespaces = 0
 
     def __init__(self, *, path: str, boot: str, program: bytes, read_only: tuple[str, ...]) -> None:
-        self._path, self._boot, self._program = path, boot, program
+        self._path, self._program = path, program
         self._python = os.path.realpath(sys.executable)
         self._package = os.path.dirname(os.path.dirname(boot))
-        self._stage = Stage((*read_only, sys.base_prefix, self._package))
+        self._boot = f"{_PACKAGE}/warden/{os.path.basename(boot)}"
+        self._stage = Stage((*read_only, sys.base_prefix))
 
     def prepare(self) -> None:
         """Become the user that bwrap runs as, and try it once for its own words if it fails."""
@@ -44,9 +47,10 @@ class Bubblewrap:
         actions = ((os.POSIX_SPAWN_DUP2, writer, 2),)
         pid = os.posix_spawn(self._path, self._arguments(1 << 20, "/usr/bin/true"), {}, file_actions=actions)
         os.close(writer)
+        status = os.waitpid(pid, 0)[1]
         message = os.read(reader, 4096).decode(errors="replace").strip()
         os.close(reader)
-        if os.waitpid(pid, 0)[1] != 0:
+        if status != 0:
             raise OSError(message or "bwrap failed without a message")
 
     def enter(self, limits: Limits, control: int, content: Content) -> tuple[Shell, int]:
@@ -65,17 +69,21 @@ class Bubblewrap:
     def _arguments(self, disk_bytes: int, *command: str) -> list[str]:
         options = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--as-pid-1"]
         options += ["--uid", str(BOX_ID), "--gid", str(BOX_ID), "--hostname", HOST, "--cap-drop", "ALL"]
+        for folder in ("/tmp", WORK):
+            options += ["--size", str(disk_bytes), "--tmpfs", folder]
         for path in self._stage.binds:
             options += ["--ro-bind", path, path]
+        options += ["--symlink", "../tmp", "/var/tmp", "--ro-bind", self._package, _PACKAGE]
         for name, target in self._stage.links.items():
             options += ["--symlink", target, f"/{name}"]
         for name, text in written_etc().items():
             options += ["--ro-bind-data", str(_inherited_file(text)), f"/etc/{name}"]
         for name in (*HOST_ETC, "alternatives"):
             options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        options += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-        for folder in ("/tmp", WORK):
-            options += ["--size", str(disk_bytes), "--tmpfs", folder]
+        options += ["--proc", "/proc"]
+        for name in self._stage.hidden:
+            options += ["--ro-bind-data", str(_inherited_file("")), f"/proc/{name}"]
+        options += ["--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
         return [*options, "--remount-ro", "/", "--chdir", WORK, "--", *command]
 
     def clear(self) -> None:
@@ -93,6 +101,7 @@ def be_box() -> None:
     """The first process inside."""
     with os.fdopen(_ORDERS, "rb") as file:
         numbers, content, program = marshal.load(file)
+    os.closerange(_CONTROL + 1, 1 << 16)  # What bwrap read its files from.
     limits = Limits(*numbers)
     os.set_inheritable(_CONTROL, False)
     kernel.ignore_interrupts()
@@ -107,7 +116,7 @@ def be_box() -> None:
         clock=clock,
         oom_score=-1,
         control=_CONTROL,
-        folder=WORK,
+        folders=(WORK, "/tmp"),
         shell="/usr/bin/sh" if os.path.islink("/bin") else "/bin/sh",
         environment=ENVIRONMENT,
     )

@@ -61,12 +61,12 @@ class Shell:
         clock: CpuClock,
         oom_score: int,
         control: int,
-        folder: str,
+        folders: tuple[str, ...],
         shell: str,
         environment: dict[str, str],
     ) -> None:
         self._limits, self._counters, self._reaper, self._clock = limits, counters, reaper, clock
-        self._oom_score, self._control, self._folder = oom_score, control, folder
+        self._oom_score, self._control, self._folders = oom_score, control, folders
         self._shell, self._environment = shell, environment
         self._own_score = os.pread(oom_score, 16, 0).strip() if oom_score >= 0 else b""
         self._null = os.open("/dev/null", os.O_RDONLY)
@@ -186,8 +186,8 @@ class Shell:
         return end, code, detail
 
     def _disk_is_full(self) -> bool:
-        disk = os.statvfs(self._folder)
-        return disk.f_bavail * disk.f_frsize < _FULL_BYTES or disk.f_favail == 0
+        disks = map(os.statvfs, self._folders)
+        return any(disk.f_bavail * disk.f_frsize < _FULL_BYTES or disk.f_ffree == 0 < disk.f_files for disk in disks)
 
 
 class Output:

@@ -67,7 +67,7 @@ class Namespaces:
             clock=clock,
             oom_score=oom_score,
             control=control,
-            folder=WORK,
+            folders=(WORK,),
             shell=self._shell,
             environment=ENVIRONMENT,
         )

@@ -50,7 +50,7 @@ class Stage:
         self.binds: list[str] = [f"/{name}" for name in ("usr", *_PROGRAM_FOLDERS) if _is_real_folder(f"/{name}")]
         self.links = {n: os.readlink(f"/{n}") for n in _PROGRAM_FOLDERS if os.path.islink(f"/{n}")}
         self.binds += [path for path in read_only if path not in self.binds]
-        self._hidden = [name for name in _HIDDEN_PROC if os.path.exists(f"/proc/{name}")]
+        self.hidden = [name for name in _HIDDEN_PROC if os.path.exists(f"/proc/{name}")]
         self.overlay = True
         self.user_namespace = False
 
@@ -109,7 +109,7 @@ class Stage:
             bind(f"/host/{number}", f"/root{path}")
         mount("/dev", "/root/dev", "", MS_BIND | MS_REC)
         mount("proc", "/root/proc", "proc", _SAFE | MS_NOEXEC | MS_RDONLY)
-        for name in self._hidden:
+        for name in self.hidden:
             bind("/dev/null", f"/root/proc/{name}")
         if self.user_namespace:
             self._seal_root()

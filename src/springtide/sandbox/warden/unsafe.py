@@ -64,7 +64,7 @@ class Bare:
             clock=counters if counters.counts_cpu else LiveClock(""),
             oom_score=oom_score,
             control=control,
-            folder=work,
+            folders=(work,),
             shell="/bin/sh",
             environment=ENVIRONMENT | {"HOME": work, "PWD": work, "TMPDIR": work},
         )
