@@ -56,14 +56,20 @@ PROBES = 3
 """Tasks whose opening is looked at before a run starts; the first that can be reset decides how turns are rendered."""
 
 
-def train(*, recipe: Recipe, folder: RunFolder, view: View | None = None) -> RunResult:
+Customize = Callable[[TorchTrainer], None]
+"""Changes a trainer before its first step: wraps stages of its update (a check, a capture, a known fault)."""
+
+
+def train(
+    *, recipe: Recipe, folder: RunFolder, view: View | None = None, customize: Customize | None = None
+) -> RunResult:
     """Start or continue the run in `folder` and drive it to its end. Writes its report.
 
     `view` is shown every change of the run's status. SpringtideError for everything that a user can mend; whatever is
     raised, the folder can be resumed.
     """
     with _board(recipe, folder, view) as board:
-        result = asyncio.run(Run(recipe, folder, board).drive())
+        result = asyncio.run(Run(recipe, folder, board, customize=customize).drive())
         write_report(folder, result)
         return result
 
@@ -102,9 +108,16 @@ class Run:
     """One process's work on a run."""
 
     def __init__(
-        self, recipe: Recipe, folder: RunFolder, board: StatusBoard, *, chats: Sequence[Chat] | None = None
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        board: StatusBoard,
+        *,
+        chats: Sequence[Chat] | None = None,
+        customize: Customize | None = None,
     ) -> None:
         self._recipe = recipe
+        self._customize = customize
         self._chats = chats
         self._folder = folder
         self._board = board
@@ -143,6 +156,8 @@ class Run:
         try:
             async with self._environments() as source:
                 trainer, renderer = await self._prepare(source, executor)
+                if self._customize is not None:
+                    self._customize(trainer)
                 assembly = assemble(self._recipe, trainer=trainer, renderer=renderer, source=source, around=around)
                 await self._train(assembly)
         finally:

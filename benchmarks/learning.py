@@ -1,0 +1,171 @@
+"""Does the quickstart learn, and is it reinforcement learning that learns?
+
+    python benchmarks/learning.py --json
+
+For each seed: the quickstart recipe as it is (warm start, then RL), and two controls. *Imitation* spends the time that
+RL took on more supervised steps over fresh demonstrations. *Shuffled* is the same RL with the rewards of every step
+permuted among its episodes. All are evaluated on the same unseen-seed tasks, sampled at temperature 1 (L0).
+"""
+
+import argparse
+import random
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from common.report import finish, machine, parser, say, table
+from springtide.config import Recipe
+from springtide.environments.source import open_environments
+from springtide.evaluation.count import Count, pooled
+from springtide.evaluation.statistics import wilson
+from springtide.launch.train import train
+from springtide.recipe import dump_recipe, load_recipe
+from springtide.telemetry.jsonl import read_metrics, series
+from springtide.telemetry.run_folder import RunFolder
+from springtide.training.batch import Batch
+from springtide.training.trainer import TorchTrainer
+
+CEILING_SAMPLE = 4096
+"""Demonstrations whose own success is counted."""
+
+
+def run(recipe: Recipe, root: Path, name: str, *, shuffle: int | None = None) -> dict[str, Any]:
+    """One run to its end; what it came to and how long its parts took."""
+    folder = RunFolder.create(name=name, recipe_text=dump_recipe(recipe), path=root / name)
+
+    def shuffled(trainer: TorchTrainer) -> None:
+        if shuffle is not None:
+            luck = random.Random(shuffle)
+            trainer.stages = trainer.stages.wrap("tokens", lambda stage: lambda groups: permuted(stage(groups), luck))
+
+    began = time.monotonic()
+    result = train(recipe=recipe, folder=folder, customize=shuffled)
+    seconds = time.monotonic() - began
+    records = list(read_metrics(folder.metrics))
+    warm = dict(series(records, "warm_start/seconds"))
+    ledger = {name: value for name, value in records[-1].metrics.items() if name.startswith("ledger/trainer")}
+    return {
+        "name": name,
+        "seconds": seconds,
+        "before": result.before,
+        "after": result.after,
+        "goodput_tokens_per_s": result.goodput_tokens_per_s,
+        "rewards": series(records, "reward/mean"),
+        "evaluations": series(records, "eval/success"),
+        "warm_start_seconds": warm,
+        "ledger": ledger,
+    }
+
+
+def permuted(batch: Batch, luck: random.Random) -> Batch:
+    """The step's rewards, dealt out anew among its valid episodes."""
+    rewards = [reward for group in batch.rewards for reward in group if reward is not None]
+    luck.shuffle(rewards)
+    dealt = iter(rewards)
+    return replace(
+        batch,
+        rewards=tuple(tuple(None if reward is None else next(dealt) for reward in group) for group in batch.rewards),
+    )
+
+
+def imitation(recipe: Recipe, *, rl_seconds: float, warm_seconds: float) -> Recipe:
+    """Supervised training only, for as long as the warm start and RL took together."""
+    per_step = warm_seconds / recipe.warm_start.steps
+    steps = recipe.warm_start.steps + round(rl_seconds / per_step)
+    warm = recipe.warm_start.model_copy(
+        update={
+            "steps": steps,
+            "demonstrations": max(recipe.warm_start.demonstrations, steps * recipe.warm_start.batch_size // 4),
+        }
+    )
+    scheduling = recipe.scheduling.model_copy(update={"steps": 0})
+    return recipe.model_copy(update={"warm_start": warm, "scheduling": scheduling})
+
+
+def ceiling(recipe: Recipe) -> Count:
+    source = open_environments(recipe.environment, seed=recipe.seed)
+    shown = [source.demonstration(index) for index in range(CEILING_SAMPLE)]
+    return Count(sum(one.success for one in shown if one is not None), len(shown))
+
+
+def seeded(seed: int, options: argparse.Namespace) -> Recipe:
+    quick = (
+        ["scheduling.steps=4", "evaluation.tasks=32", "evaluation.every=0", "warm_start.steps=20"]
+        if options.quick
+        else []
+    )
+    return load_recipe(options.recipe, [f"seed={seed}", *quick, *options.set])
+
+
+def measure(seed: int, root: Path, options: argparse.Namespace) -> dict[str, Any]:
+    recipe = seeded(seed, options)
+    learned = run(recipe, root, f"rl-{seed}")
+    say(f"seed {seed}: {shown(learned['before'])} before, {shown(learned['after'])} after, {learned['seconds']:.0f} s")
+    warm_seconds = float(learned["ledger"].get("ledger/trainer/warm_start", 1.0))
+    longer = imitation(recipe, rl_seconds=learned["seconds"] - warm_seconds, warm_seconds=warm_seconds)
+    imitated = run(longer, root, f"imitation-{seed}")
+    say(f"seed {seed}: {shown(imitated['before'])} after {longer.warm_start.steps} supervised steps")
+    shuffled = run(recipe, root, f"shuffled-{seed}", shuffle=seed)
+    say(f"seed {seed}: {shown(shuffled['after'])} after RL on shuffled rewards")
+    return {
+        "seed": seed,
+        "rl": learned,
+        "imitation": imitated,
+        "imitation_steps": longer.warm_start.steps,
+        "shuffled": shuffled,
+    }
+
+
+def shown(count: Count | None) -> str:
+    return "-" if count is None else f"{count.k}/{count.n}"
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--recipe", default="quickstart")
+    arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
+    options = arguments.parse_args()
+    seeds = range(options.seed, options.seed + (1 if options.quick else options.seeds))
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = [measure(seed, Path(scratch), options) for seed in seeds]
+    pools = {
+        "before": pooled(run["rl"]["before"] for run in runs),
+        "after": pooled(run["rl"]["after"] for run in runs),
+        "imitation": pooled(run["imitation"]["before"] for run in runs),
+        "shuffled": pooled(run["shuffled"]["after"] for run in runs),
+    }
+    limit = ceiling(seeded(options.seed, options))
+    rows = []
+    for name, count in pools.items():
+        interval = wilson(count.k, count.n)
+        rows.append(
+            [
+                name,
+                f"{count.k / count.n:.3f}",
+                f"{interval.low:.3f} to {interval.high:.3f}",
+                f"{count.k}/{count.n}",
+                str(count.invalid),
+            ]
+        )
+    print(table(["held-out tasks", "success", "95 % interval", "episodes", "invalid"], rows))
+    print(f"demonstrations that succeed themselves: {limit.k / limit.n:.3f}")
+    figures = {name: {"k": count.k, "n": count.n} for name, count in pools.items()}
+    figures["imitation_ceiling"] = limit.k / limit.n
+    figures["seconds"] = [run["rl"]["seconds"] for run in runs]
+    record = {"machine": machine(), "recipe": dump_recipe(seeded(options.seed, options)), "runs": runs}
+    finish("learning", figures=figures, record=plain(record), options=options)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Count):
+        return {"k": value.k, "n": value.n, "invalid": value.invalid}
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+if __name__ == "__main__":
+    main()
