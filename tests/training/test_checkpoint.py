@@ -47,11 +47,11 @@ def test_what_is_saved_is_found_again(tmp_path):
 
 
 @given(
-    st.lists(st.integers(0, 60), min_size=1, max_size=25, unique=True),
+    st.lists(st.integers(0, 60), min_size=1, max_size=12, unique=True),
     st.integers(1, 4),
     st.integers(1, 20),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_retention(tmp_path_factory, steps, keep, keep_every):
     folder = tmp_path_factory.mktemp("run")
     checkpoints = store(folder, keep=keep, keep_every=keep_every)

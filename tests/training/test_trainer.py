@@ -1,4 +1,5 @@
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from springtide.core.errors import RunDamagedError, StorageFullError
@@ -87,3 +88,36 @@ def test_only_the_weights_can_be_loaded(tmp_path):
     model = tiny_model(seed=5)
     assert state.load_policy(model, tmp_path) == 1
     assert digest_tensors(named_weights(model)) == trainer.version.digest
+
+
+def test_a_branch_that_adds_a_kl_term_is_anchored_where_it_branches(tmp_path):
+    parent = make_trainer()
+    parent.step(step=1, groups=random_groups(0))
+    parent.save(tmp_path)
+    branch = make_trainer(training_config(kl_coefficient=0.1), seed=99)
+    branch.load(tmp_path)
+    report = branch.step(step=2, groups=random_groups(1))
+    assert report.metrics["train/reference_kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_is_served_may_be_smaller_than_what_is_trained():
+    trainer = make_trainer(training_config(learning_rate=1e-6), dtype=torch.bfloat16)
+    before = trainer.publish()
+    assert {tensor.dtype for tensor in before.values()} == {torch.bfloat16}
+    assert digest_tensors(before.items()) == trainer.version.digest
+    masters = {name: tensor.clone() for name, tensor in named_weights(trainer.model)}
+    trainer.step(step=1, groups=random_groups(0))
+    moved = [not torch.equal(tensor, masters[name]) for name, tensor in named_weights(trainer.model)]
+    assert all(moved), "an update too small for bfloat16 still reaches the float32 masters"
+
+
+def test_computing_in_bfloat16_moves_the_gradient_little():
+    groups = random_groups(0)
+    single = make_trainer(training_config(optimizer={"max_grad_norm": 1e9})).step(step=1, groups=groups)
+    config = training_config(optimizer={"max_grad_norm": 1e9}).model_copy(update={"compute": "bfloat16"})
+    trainer = make_trainer(config)
+    half = trainer.step(step=1, groups=groups)
+    assert half.metrics["train/loss"] != single.metrics["train/loss"]
+    assert half.metrics["train/loss"] == pytest.approx(single.metrics["train/loss"], rel=0.05, abs=1e-3)
+    assert half.metrics["train/grad_norm"] == pytest.approx(single.metrics["train/grad_norm"], rel=0.05)
+    assert {tensor.dtype for tensor in trainer.publish().values()} == {torch.float32}

@@ -101,9 +101,11 @@ class TorchTrainer:
         self._number = state.load_policy(self.model, folder)
         state.set_optimizer_tensors(self.model, self._optimizer, state.read_tensors(folder / state.OPTIMIZER))
         restore_random_state(self._device, state.read_tensors(folder / state.RANDOM))
-        reference = folder / state.REFERENCE
-        if self._reference is not None and reference.exists():
-            state.set_model_tensors(self._reference, state.read_tensors(reference), source=reference)
+        if self._reference is not None:
+            # A run that branches off with a KL term of its own starts from the weights it branches at.
+            reference = folder / state.REFERENCE
+            source = reference if reference.exists() else folder / state.MODEL
+            state.set_model_tensors(self._reference, state.read_tensors(source), source=source)
         self._version = self._measure()
 
     def close(self) -> None:
