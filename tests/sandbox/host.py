@@ -6,32 +6,29 @@ import time
 from pathlib import Path
 
 from springtide.ports.sandbox import Limits
+from springtide.sandbox.warden import owner
 
 LIMITS = Limits(
     wall_seconds=10.0, cpu_seconds=5.0, memory_bytes=64 << 20, pids=16, disk_bytes=8 << 20, output_bytes=32 << 10
 )
 
 
-def leftovers() -> set[str]:
-    """Control groups, temporary folders, mounts and processes of any sandbox on this host, by name."""
-    found = {str(path) for path in Path("/sys/fs/cgroup").glob("**/springtide-*") if path.is_dir()}
-    found |= {str(path) for path in Path("/tmp").glob("springtide-*")}
-    found |= {
-        line for line in Path("/proc/self/mounts").read_text().splitlines() if line.startswith(("box ", "stage "))
-    }
-    return found | {f"process {pid}" for pid in wardens()}
+def leftovers(seconds: float = 10.0) -> set[str]:
+    """Control groups and temporary folders whose owner is dead, and mounts of boxes: whatever does not go by itself.
 
-
-def wardens() -> set[int]:
-    """Wardens, berths and first processes of boxes: they share one command line."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().startswith(b"springtide-warden"):
-                found.add(int(path.parent.name))
-        except OSError:
-            continue
+    Sandboxes of other programs on this host have live owners and are none of our business.
+    """
+    deadline = time.monotonic() + seconds
+    while (found := _leftovers()) and time.monotonic() < deadline:
+        time.sleep(0.02)
     return found
+
+
+def _leftovers() -> set[str]:
+    folders = ["/tmp", *(folder for folder, _, _ in os.walk("/sys/fs/cgroup"))]
+    found = {path for folder in folders for path in owner.leftovers(folder)}
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    return found | {line for line in mounts if line.split()[0] in ("box", "stage")}
 
 
 def descendants(pid: int) -> set[int]:

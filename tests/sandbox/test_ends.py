@@ -56,6 +56,11 @@ def test_stdin_reaches_the_command_and_is_empty_without(box: Box, run: Run) -> N
     assert run(box.run("cat | wc -c")).output.strip() == b"0"
 
 
+def test_orphans_that_have_ended_do_not_count_as_processes(box: Box, run: Run) -> None:
+    result = run(box.run("i=0; while [ $i -lt 60 ]; do (sleep 0.001 &); i=$((i+1)); sleep 0.004; done; echo done"))
+    assert (result.end, result.output) == (CommandEnd.OK, b"done\n")
+
+
 def test_a_limit_survived_does_not_name_the_end(box: Box, run: Run) -> None:
     result = run(box.run("cat /dev/zero > big; rm big; true"))
     assert result.end is CommandEnd.OK

@@ -145,7 +145,8 @@ def _exhausting() -> list[Attempt]:
         ),
         Attempt(
             name="memory bomb of many",
-            command="for i in 1 2 3; do (head -c 30m /dev/zero; sleep 1) | tail -c 30m >$i & done; wait; exit 1",
+            command="for i in 1 2 3; do (head -c 30m /dev/zero; sleep 1) | tail -c 30m > /dev/null & done; "
+            "wait; exit 1",
             ends=frozenset({CommandEnd.OOM}),
             exact_limits=True,
         ),

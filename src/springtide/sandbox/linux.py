@@ -103,7 +103,11 @@ class LinuxSandbox:
         for channel in list(self._channels):
             channel.hang_up()
         if warden is not None:
+            killed = warden.ended
             await warden.close(patience_seconds=_PATIENCE_SECONDS)
+            if killed:
+                # Its successor clears away what it could not.
+                await WardenProcess(self._hear, self._forget_all).close(patience_seconds=_PATIENCE_SECONDS)
 
     async def _new_berth(self) -> Channel:
         if self._warden is None or self._warden.ended:

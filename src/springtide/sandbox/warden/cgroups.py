@@ -124,6 +124,14 @@ class Group:
         if name in self._limits:
             os.write(self._limits[name], value)
 
+    def oom_kills(self) -> int:
+        """What the counter says, for whom the folders are in sight."""
+        descriptor = self._open("memory", (_V1_FILES if self._version == 1 else _V2_FILES)[2])
+        kills = _field(descriptor, b"oom_kill")
+        if descriptor >= 0:
+            os.close(descriptor)
+        return kills
+
     def close_limits(self) -> None:
         for descriptor in self._limits.values():
             os.close(descriptor)

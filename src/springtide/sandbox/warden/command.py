@@ -11,7 +11,7 @@ import select
 from time import monotonic
 
 from springtide.sandbox.warden.cgroups import Counters
-from springtide.sandbox.warden.kernel import SIGCHLD, SIGINT, SIGPIPE, SIGXCPU, SIGXFSZ
+from springtide.sandbox.warden.kernel import SIGCHLD, SIGINT, SIGPIPE, SIGXCPU, SIGXFSZ, watch_children
 from springtide.sandbox.warden.limits import Limits
 from springtide.sandbox.warden.processes import LiveClock, Reaper
 
@@ -70,6 +70,7 @@ class Shell:
         self._shell, self._environment = shell, environment
         self._own_score = os.pread(oom_score, 16, 0).strip() if oom_score >= 0 else b""
         self._null = os.open("/dev/null", os.O_RDONLY)
+        self._children = watch_children()
         self._cpu_start = 0.0
         self._cpu_start = self._cpu()
         self._lanes = min(limits.pids, _CORES)
@@ -94,8 +95,7 @@ class Shell:
             if source != self._null:
                 os.close(source)
         output = Output(reader, self._limits.output_bytes)
-        forced = self._watch(pid, output, started + wall_seconds)
-        status = os.waitpid(pid, 0)[1] if not forced else 0
+        forced, status = self._watch(pid, output, started + wall_seconds)
         self._reaper.end_all()
         if not output.drain() and not forced:
             forced = "output_limit"
@@ -124,35 +124,45 @@ class Shell:
         if self._oom_score >= 0:
             os.pwrite(self._oom_score, score, 0)
 
-    def _watch(self, pid: int, output: Output, deadline: float) -> str:
-        """Wait for the command's shell to end. The limit that was exceeded first, or "" when it ended by itself."""
-        shell = os.pidfd_open(pid)
+    def _watch(self, pid: int, output: Output, deadline: float) -> tuple[str, int]:
+        """Wait for the command's shell to end: "" and its wait status, or the limit that was exceeded first."""
         poll = select.poll()
-        for descriptor in (shell, output.reader, self._control):
+        for descriptor in (self._children, output.reader, self._control):
             poll.register(descriptor, select.POLLIN)
         next_check = monotonic() + self._cpu_margin()
+        while True:
+            now = monotonic()
+            if now >= deadline:
+                return "timeout", 0
+            if now >= next_check:
+                margin = self._cpu_margin()
+                if margin <= 0:
+                    return "cpu_limit", 0
+                next_check = now + margin
+            ready = {found for found, _ in poll.poll(max(0.0, min(deadline, next_check) - now) * 1000 + 1)}
+            if output.reader in ready:
+                if not output.read():
+                    return "output_limit", 0
+                if output.ended:
+                    poll.unregister(output.reader)
+            if self._children in ready:
+                status = self._collect(pid)
+                if status is not None:
+                    return "", status
+            if self._control in ready:
+                raise StoppedError
+
+    def _collect(self, pid: int) -> int | None:
+        """Take in what has ended: the wait status of `pid`, if it has, and orphans, which would count as running."""
+        os.read(self._children, 1 << 12)
+        status = None
         try:
-            while True:
-                now = monotonic()
-                if now >= deadline:
-                    return "timeout"
-                if now >= next_check:
-                    margin = self._cpu_margin()
-                    if margin <= 0:
-                        return "cpu_limit"
-                    next_check = now + margin
-                ready = {found for found, _ in poll.poll(max(0.0, min(deadline, next_check) - now) * 1000 + 1)}
-                if output.reader in ready:
-                    if not output.read():
-                        return "output_limit"
-                    if output.ended:
-                        poll.unregister(output.reader)
-                if shell in ready:
-                    return ""
-                if self._control in ready:
-                    raise StoppedError
-        finally:
-            os.close(shell)
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == pid:
+                    status = ended[1]
+        except ChildProcessError:
+            pass  # None are left.
+        return status
 
     def _cpu(self) -> float:
         return self._clock.cpu_seconds() - self._cpu_start

@@ -146,6 +146,13 @@ def install_filter(program: bytes) -> None:
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, "PR_SET_SECCOMP", address)
 
 
+def watch_children() -> int:
+    """A descriptor that is readable when a child has ended since it was last read. SIGCHLD is blocked from here on."""
+    mask = (1 << (SIGCHLD - 1)).to_bytes(128, "little")
+    _check(_libc.sigprocmask(0, mask, None), "sigprocmask")
+    return _check(_libc.signalfd(-1, mask, os.O_CLOEXEC | os.O_NONBLOCK), "signalfd")
+
+
 def ignore_interrupts() -> None:
     """The default action of SIGINT: Python's handler would let a box interrupt its own first process."""
     _libc.signal(SIGINT, ctypes.c_void_p(0))

@@ -217,11 +217,12 @@ class Warden:
         self._poll.unregister(ended)
         os.close(ended)
         del self._berths[berth.number]
+        code = os.waitstatus_to_exitcode(berth.status or 0)
+        out_of_memory = code == OUT_OF_MEMORY or (code == -SIGKILL and berth.group.oom_kills() > 0)
         berth.group.remove()
         remove_tree(berth.folder)
         if berth.number >= 0:
-            code = os.waitstatus_to_exitcode(berth.status or 0)
-            end = "oom" if code == OUT_OF_MEMORY else "sandbox_error"
+            end = "oom" if out_of_memory else "sandbox_error"
             self._tell(wire.reply(wire.ENDED, end=end, code=berth.number, detail=f"exit code {code}"))
 
     def _collect(self, awaited: _Berth) -> None:
