@@ -1,0 +1,236 @@
+"""Trained tokens per second against TRL's GRPOTrainer, and against ourselves without environment latency.
+
+    python benchmarks/vs_trl.py --json
+
+Needs the extra `bench`. Each side lives in a process of its own and they take turns, so that both see the same machine;
+a ratio is taken within a round and the median over rounds is reported. What is compared, and how fairly, is told in
+docs/benchmarks.md.
+"""
+
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import msgspec
+
+from common.report import finish, machine, parser, say, shown, spread, table
+from trl_support import ours
+from trl_support.ours import Setting
+from trl_support.task import Timing, Workload, write_model
+
+SIGMA = 1.0
+"""Shape of the tool's time: one call in twenty takes more than three times the mean."""
+
+MEAN = 0.3
+
+SINGLE = Workload(groups=8, size=8, turns=1, tokens=64)
+MULTI = Workload(groups=8, size=8, turns=4, tokens=16, mean=MEAN, sigma=SIGMA)
+LATENCY = Workload(groups=16, size=8, turns=4, tokens=16, sigma=SIGMA)
+
+SINGLE_SETTING = Setting(mode="async", staleness=1)
+MULTI_SETTING = Setting(mode="async", staleness=1)
+BATCH = 64
+LATENCY_STALENESS = 2
+RATIOS = (1, 3)
+"""Environment time over compute time, per turn."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds, and steps of a run: warm-up and measured ones."""
+
+    rounds: int
+    warm: int
+    steps: int
+    stock_rounds: int
+    stock_steps: int
+    scale: int = 1
+
+    def work(self, work: Workload) -> Workload:
+        return msgspec.structs.replace(work, groups=max(2, work.groups // self.scale))
+
+
+FULL = Plan(rounds=5, warm=2, steps=8, stock_rounds=2, stock_steps=1)
+QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, scale=4)
+
+
+def quieten() -> None:
+    """What a side prints is not the result."""
+    os.dup2(2, 1)
+
+
+class Side:
+    """A process that runs one side's trainings, one at a time."""
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=quieten)
+
+    def run(self, training: Callable[..., Timing], *arguments: Any) -> Timing:
+        return self._pool.submit(training, *arguments).result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+class Benchmark:
+    def __init__(self, plan: Plan, model: Path, seed: int) -> None:
+        self._plan = plan
+        self._model = str(model)
+        self._seed = seed
+        self._ours = Side()
+        self._theirs = Side()
+        self._threads = 0
+        self.records: list[dict[str, Any]] = []
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+    def choose_threads(self) -> dict[int, float]:
+        """Give TRL the number of threads that it is faster with: on a busy machine that is not every core."""
+        tried = {}
+        for threads in sorted({1, len(os.sched_getaffinity(0))}):
+            self._threads = threads
+            tried[threads] = self._trl("threads", self._round(SINGLE, 0), "gathered")
+        self._threads = max(tried, key=lambda threads: tried[threads])
+        say(f"TRL uses {self._threads} threads (tokens per second by threads: {tried})")
+        return tried
+
+    def single_turn(self) -> dict[str, list[float]]:
+        rates: dict[str, list[float]] = {"springtide": [], "trl": []}
+        for number in range(self._plan.rounds):
+            work = self._round(SINGLE, number)
+            rates["springtide"].append(self._springtide("single", work, SINGLE_SETTING))
+            rates["trl"].append(self._trl("single", work, "gathered"))
+            say(f"single turn, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
+        return rates
+
+    def multi_turn(self) -> dict[str, list[float]]:
+        rates: dict[str, list[float]] = {"springtide": [], "gathered": [], "stock": []}
+        for number in range(self._plan.rounds):
+            work = self._round(MULTI, number)
+            rates["springtide"].append(self._springtide("multi", work, MULTI_SETTING))
+            rates["gathered"].append(self._trl("multi", work, "gathered"))
+            if number < self._plan.stock_rounds:
+                rates["stock"].append(self._trl("multi", work, "stock", steps=self._plan.stock_steps))
+            say(f"with a tool, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
+        return rates
+
+    def latency(self) -> dict[str, list[float]]:
+        """Goodput at zero latency, then with as many episodes in flight as N* = b (1 + T_env / T_turn) says."""
+        rates: dict[str, list[float]] = {"0": [], **{str(ratio): [] for ratio in RATIOS}}
+        for number in range(self._plan.rounds):
+            work = self._round(LATENCY, number)
+            timing = self._measure("latency", work, latency_setting(work, 1))
+            rates["0"].append(self._rate(timing))
+            turns = self._plan.steps * work.episodes * work.turns
+            # Little's law with the engine's batch in flight: seconds of a turn when there is nothing to wait for.
+            turn = batch(work) * timing.seconds(after=self._plan.warm, upto=self._plan.warm + self._plan.steps) / turns
+            for ratio in RATIOS:
+                late = msgspec.structs.replace(work, mean=ratio * turn)
+                rates[str(ratio)].append(self._rate(self._measure("latency", late, latency_setting(work, ratio))))
+            say(
+                f"latency, round {number + 1} (a turn takes {turn:.2f} s): "
+                + ", ".join(f"{k}:1 {v[-1]:,.0f}" for k, v in rates.items())
+            )
+        return rates
+
+    def _round(self, work: Workload, number: int) -> Workload:
+        return msgspec.structs.replace(self._plan.work(work), seed=self._seed + number, threads=self._threads)
+
+    def _springtide(self, part: str, work: Workload, setting: Setting) -> float:
+        return self._rate(self._measure(part, work, setting))
+
+    def _measure(self, part: str, work: Workload, setting: Setting) -> Timing:
+        timing = self._ours.run(ours.run, work, setting, self._model, self._plan.warm + self._plan.steps)
+        self._keep(part, "springtide", work, setting, timing)
+        return timing
+
+    def _trl(self, part: str, work: Workload, tools: str, steps: int = 0) -> float:
+        from trl_support import theirs
+
+        steps = steps or self._plan.steps
+        tuning = theirs.Tuning(tools=tools)
+        timing = self._theirs.run(theirs.run, work, tuning, self._model, self._plan.warm + steps)
+        self._keep(part, "trl" if part == "single" else tools, work, tuning, timing)
+        return self._rate(timing, steps)
+
+    def _rate(self, timing: Timing, steps: int = 0) -> float:
+        return timing.rate(after=self._plan.warm, upto=self._plan.warm + (steps or self._plan.steps))
+
+    def _keep(self, part: str, side: str, work: Workload, how: msgspec.Struct, timing: Timing) -> None:
+        parts = {"work": work, "how": how, "timing": timing}
+        self.records.append({"part": part, "side": side, "load": os.getloadavg(), **msgspec.to_builtins(parts)})
+
+
+def batch(work: Workload) -> int:
+    """Sequences that the engine decodes together in the latency part: half a train step."""
+    return min(BATCH, work.episodes // 2)
+
+
+def latency_setting(work: Workload, ratio: int) -> Setting:
+    return Setting(
+        mode="async",
+        staleness=LATENCY_STALENESS,
+        max_batch=batch(work),
+        concurrent=batch(work) * (1 + ratio),
+    )
+
+
+def ratios(upper: list[float], lower: list[float]) -> dict[str, float]:
+    """Spread of the ratio within rounds."""
+    return spread([a / b for a, b in zip(upper, lower, strict=False)])
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    plan = QUICK if options.quick else FULL
+    started = machine("trl", "accelerate", "datasets")
+    with tempfile.TemporaryDirectory() as scratch:
+        model = Path(scratch) / "model"
+        write_model(model)
+        benchmark = Benchmark(plan, model, options.seed)
+        try:
+            threads = benchmark.choose_threads()
+            single, multi, latency = benchmark.single_turn(), benchmark.multi_turn(), benchmark.latency()
+        finally:
+            benchmark.close()
+    found = {
+        "single_turn_ratio": ratios(single["springtide"], single["trl"]),
+        "multi_turn_ratio": ratios(multi["springtide"], multi["gathered"]),
+        "multi_turn_ratio_stock": ratios(multi["springtide"], multi["stock"]),
+        **{f"latency_efficiency_{ratio}": ratios(latency[str(ratio)], latency["0"]) for ratio in RATIOS},
+    }
+    rates = {"single_turn": single, "multi_turn": multi, "latency": latency}
+    rows = [
+        (f"{part} {side}", shown(spread(values), 0), "")
+        for part, side_rates in rates.items()
+        for side, values in side_rates.items()
+    ]
+    rows += [(name, "", shown(value)) for name, value in found.items()]
+    print(table(("median (lowest to highest)", "trained tokens / s", "ratio"), rows))
+    finish(
+        "vs_trl",
+        figures={name: value["median"] for name, value in found.items()},
+        record={
+            "machine": started,
+            "trl_rate_by_threads": threads,
+            "spread": found,
+            "rates": rates,
+            "records": benchmark.records,
+        },
+        options=options,
+    )
+
+
+if __name__ == "__main__":
+    main()
