@@ -67,6 +67,14 @@ def test_the_first_loss_is_the_mean_cross_entropy_of_masked_tokens():
     assert seen[0][1]["warm_start/tokens"] == sum(sum(sample.mask) for sample in data)
 
 
+def test_the_gradient_does_not_depend_on_the_micro_batch_split():
+    norms = [
+        [metrics["warm_start/grad_norm"] for _, metrics in train(tiny_model(), samples(16), steps=3, budget=budget)]
+        for budget in (64, 4096)
+    ]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+
+
 def test_bfloat16_learns_the_same():
     data = samples(64)
     single = train(tiny_model(), data, steps=20)

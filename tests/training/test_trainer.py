@@ -71,6 +71,14 @@ def test_published_weights_prove_themselves_and_do_not_change():
     assert digest_tensors(published.items()) == before.digest
 
 
+def test_random_generators_go_on_where_they_were(tmp_path):
+    trainer = make_trainer()
+    trainer.save(tmp_path)
+    expected = torch.rand(3)
+    trainer.load(tmp_path)
+    assert torch.equal(torch.rand(3), expected)
+
+
 def test_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
     def full(tensors, path):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")

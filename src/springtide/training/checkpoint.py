@@ -123,9 +123,9 @@ class CheckpointStore:
         return damaged[0] if damaged else Checkpoint(step=step, path=path, position=manifest["position"])
 
     def _retain(self) -> None:
-        """Keep step 0, the newest `keep` and the multiples of `keep_every`."""
+        """Keep the newest `keep` and the multiples of `keep_every`, 0 being one."""
         steps = self.steps()
-        kept = {0, *steps[-self._config.keep :]}
+        kept = set(steps[-self._config.keep :])
         for step in steps:
             if step not in kept and step % self._config.keep_every:
                 self._retire(step)

@@ -108,7 +108,7 @@ def confine_mask(batch: Batch) -> Batch:
 def _moving(rows: tuple[Row, ...], plan: UpdatePlan) -> list[Row]:
     """Rows that can move the weights. With no KL term a row of advantage 0 has exactly zero gradient; it still counts
     in the denominator."""
-    return [row for row in rows if row.trained_tokens and (plan.needs_reference or row.advantage != 0.0)]
+    return [row for row in rows if plan.needs_reference or row.advantage != 0.0]
 
 
 def _proximals(
