@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from springtide.core.errors import InvalidEpisodeError, UnsafeSandboxError
+from springtide.core.outcome import InvalidCause
 from springtide.ports.sandbox import Limits, SandboxLevel
 from springtide.sandbox import wire
 from springtide.sandbox.channel import Channel, ChannelLostError, Reply
@@ -72,13 +73,13 @@ class LinuxSandbox:
             limits.disk_bytes,
             limits.output_bytes,
         )
-        channel = self._free.pop() if self._free else await self._new_berth()
+        channel = self._free_berth() or await self._new_berth()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self._open_on(channel, numbers, content)
         except TimeoutError:
             await self.discard(channel)
-            raise InvalidEpisodeError("infrastructure", "a box did not open within its time") from None
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, "a box did not open within its time") from None
         except asyncio.CancelledError:
             await self.discard(channel)
             raise
@@ -89,13 +90,13 @@ class LinuxSandbox:
             reply = await channel.request("open", numbers, content)
         except ChannelLostError:
             end = await self.end_of(channel)
-            raise InvalidEpisodeError("infrastructure", f"no box could be opened: {end.detail}") from None
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, f"no box could be opened: {end.detail}") from None
         if reply.kind != wire.FAILED:
             return
         with contextlib.suppress(ChannelLostError):
             await channel.expect()
             self.take_back(channel)
-        raise InvalidEpisodeError("infrastructure", reply.detail)
+        raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, reply.detail)
 
     async def close(self) -> None:
         """Kill every box, and wait until nothing is left. Idempotent."""
@@ -108,6 +109,13 @@ class LinuxSandbox:
             if killed:
                 # Its successor clears away what it could not.
                 await WardenProcess(self._hear, self._forget_all).close(patience_seconds=_PATIENCE_SECONDS)
+
+    def _free_berth(self) -> Channel | None:
+        while self._free:
+            channel = self._free.pop()
+            if not channel.lost:
+                return channel
+        return None
 
     async def _new_berth(self) -> Channel:
         if self._warden is None or self._warden.ended:
@@ -122,7 +130,7 @@ class LinuxSandbox:
                 await self._warden.tell("berth", number, descriptor=theirs.fileno())
         except OSError as error:
             ours.close()
-            raise InvalidEpisodeError("infrastructure", f"no box could be opened: {error}") from None
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, f"no box could be opened: {error}") from None
         channel = await Channel.connect(number, ours)
         self._channels.add(channel)
         return channel
@@ -171,7 +179,7 @@ class LinuxSandbox:
         for number in list(self._ends):
             self._end(number, self._no_end())
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(InvalidEpisodeError("infrastructure", self._no_end().detail))
+            self._ready.set_exception(InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, self._no_end().detail))
 
 
 def _allowed_levels(config: SandboxConfig) -> list[SandboxLevel]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from springtide.core.errors import InvalidEpisodeError
+from springtide.core.outcome import InvalidCause
 from springtide.ports.sandbox import CommandEnd, CommandResult, Limits, SandboxLevel
 from springtide.sandbox import wire
 from springtide.sandbox.channel import Channel, ChannelLostError, Reply
@@ -89,9 +90,11 @@ class LinuxBox:
     async def _ask(self, *parts: object, seconds: float = 0.0) -> Reply:
         """One request and its reply. A box lost to its own memory limit answers FAILED from then on."""
         if self._closed:
-            raise InvalidEpisodeError("harness", "the box was used after it was closed")
+            raise InvalidEpisodeError(InvalidCause.HARNESS, "the box was used after it was closed")
         if self._cut_off:
-            raise InvalidEpisodeError("infrastructure", "an earlier call on this box was cut off and it cannot go on")
+            raise InvalidEpisodeError(
+                InvalidCause.INFRASTRUCTURE, "an earlier call on this box was cut off and it cannot go on"
+            )
         if self._lost is not None:
             return self._lost
         self._cut_off = True
@@ -102,17 +105,19 @@ class LinuxBox:
             reply = self._lost = await self._why_lost()
         except TimeoutError:
             await self._keeper.discard(self._channel)
-            raise InvalidEpisodeError("infrastructure", "the box did not answer within its time") from None
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, "the box did not answer within its time") from None
         self._cut_off = False
         return reply
 
     async def _why_lost(self) -> Reply:
         """How a box ended that nobody closed: out of its own memory, which is valid, or InvalidEpisodeError."""
         if self._closed:
-            raise InvalidEpisodeError("infrastructure", "the box was closed while a call on it was in progress")
+            raise InvalidEpisodeError(
+                InvalidCause.INFRASTRUCTURE, "the box was closed while a call on it was in progress"
+            )
         ended = await self._keeper.end_of(self._channel)
         if ended.end != "oom":
-            raise InvalidEpisodeError("infrastructure", f"the box ended unexpectedly: {ended.detail}")
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, f"the box ended unexpectedly: {ended.detail}")
         detail = "the box was lost: nothing was left to kill at its memory limit but the box itself"
         return Reply(wire.FAILED, "oom", -9, 0.0, detail, b"")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from errno import EINVAL
+from struct import pack
 
 from springtide.sandbox.warden import syscalls
 
@@ -16,6 +18,7 @@ MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 SIGINT, SIGKILL, SIGPIPE, SIGCHLD, SIGXCPU, SIGXFSZ = 2, 9, 13, 17, 24, 25
 
 _MNT_DETACH = 2
+_AT_RECURSIVE = 0x8000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_SECCOMP = 1, 4, 15, 22
 _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 24, 36, 38
 _SECCOMP_MODE_FILTER = 2
@@ -46,17 +49,24 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def bind(source: str, target: str, flags: int = 0) -> None:
-    """A bind mount; it inherits the flags of the mount that `source` lies on. `flags` of 0 leave them as they are.
+    """A bind mount; it inherits the flags of the mount that `source` lies on, to which `flags` are added.
 
-    Below a mount point that an outer user namespace placed there, only a recursive bind is allowed.
+    What is mounted below `source` is left out, except where an outer user namespace mounted it and forbids that.
     """
+    whole = False
     try:
         mount(source, target, "", MS_BIND)
     except OSError as error:
-        if error.errno != 22:
+        if error.errno != EINVAL:
             raise
         mount(source, target, "", MS_BIND | MS_REC)
-    if flags:
+        whole = True
+    if flags and whole:
+        attributes = pack("<4Q", flags, 0, 0, 0)  # These flags have the same values there.
+        size = ctypes.c_size_t(len(attributes))
+        result = _syscall(syscalls.number("mount_setattr"), -100, target.encode(), _AT_RECURSIVE, attributes, size)
+        _check(result, f"mount_setattr on {target}")
+    elif flags:
         mount("", target, "", MS_BIND | MS_REMOUNT | flags)
 
 

@@ -199,7 +199,9 @@ def _copy_tree(source: str, target: str) -> None:
         elif entry.is_dir():
             os.mkdir(copy)
             _copy_tree(entry.path, copy)
-            os.chmod(copy, entry.stat().st_mode & 0o7777)
+            found = entry.stat()
+            os.chown(copy, found.st_uid, found.st_gid)
+            os.chmod(copy, found.st_mode & 0o7777)
         else:
             _copy_file(entry.path, copy)
 

@@ -1,0 +1,93 @@
+"""The file system of a box where the host lacks something that it has here."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from springtide.ports.sandbox import SandboxLevel
+from springtide.sandbox import LevelReport
+from springtide.sandbox.warden import boot
+
+PROLOGUE = """
+import os, sys
+sys.path.insert(0, {warden!r})
+import boot
+boot._enter_packages()
+from springtide.sandbox.warden import cgroups, kernel, namespaces, rootfs
+from springtide.sandbox.warden.limits import Limits
+kernel.forbid_new_privileges()
+groups = cgroups.plant()
+group = groups.create()
+"""
+
+IN_A_BOX = """
+pid = os.fork()
+if pid == 0:
+    group.attach()
+    group.open()
+    isolation = namespaces.Namespaces(group=group, program=b"", read_only=(), user={user})
+    isolation.prepare()
+    isolation._stage.overlay = False
+    limits = Limits(5.0, 64 << 20, 16, 1 << 20, 1 << 16)
+    limits.apply_to_group(group)
+    inner = kernel.fork_into(isolation.box_namespaces)
+    if inner == 0:
+        shell, work = isolation.enter(limits, os.pipe()[0], {{}})
+        result = shell.run({command!r}, b"", 5.0)
+        os.write(1, result.output)
+        os._exit(0)
+    os.waitpid(inner, 0)
+    os._exit(0)
+os.waitpid(pid, 0)
+groups.remove()
+"""
+
+
+def in_a_bare_warden(script: str, **values: object) -> str:
+    warden = str(Path(boot.__file__).parent)
+    text = PROLOGUE.format(warden=warden) + script.format(**values)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", text], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("level", [SandboxLevel.NAMESPACES, SandboxLevel.USER_NAMESPACES])
+def test_without_an_overlay_a_copy_takes_its_place(
+    level: SandboxLevel, reports: dict[SandboxLevel, LevelReport]
+) -> None:
+    if not reports[level].usable:
+        pytest.skip(f"no {level} on this host: {reports[level].reason}")
+    command = (
+        b"id -un; touch f /tmp/g && ls; stat -f -c %T / ; stat -c %a /tmp; touch /etc/x; cat /dev/zero > big; ls /"
+    )
+    lines = in_a_bare_warden(IN_A_BOX, user=level is SandboxLevel.USER_NAMESPACES, command=command).splitlines()
+    assert lines[:4] == ["agent", "f", "tmpfs", "1777"]
+    assert lines[4].startswith("touch: cannot touch '/etc/x'")
+    assert lines[5].endswith("No space left on device")
+    assert "root" not in lines[6:]
+    assert "usr" in lines[6:]
+
+
+def test_what_an_outer_namespace_mounted_below_comes_along_read_only() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount something for an outer namespace to have")
+    script = """
+kernel.unshare(kernel.CLONE_NEWNS)
+kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+kernel.mount("t", "/mnt", "tmpfs", 0)
+os.makedirs("/mnt/tree/below")
+kernel.mount("t", "/mnt/tree/below", "tmpfs", 0, "mode=777")
+os.mkdir("/mnt/shown")
+kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+kernel.bind("/mnt/tree", "/mnt/shown", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+for line in open("/proc/self/mountinfo"):
+    if "/mnt/shown" in line:
+        print(line.split()[4], line.split()[5])
+groups.remove()
+"""
+    shown = dict(line.split() for line in in_a_bare_warden(script).splitlines())
+    assert set(shown) == {"/mnt/shown", "/mnt/shown/below"}
+    assert all(options.startswith("ro,nosuid,nodev") for options in shown.values())
