@@ -18,12 +18,12 @@ import boot
 boot._enter_packages()
 from springtide.sandbox.warden import cgroups, kernel, namespaces, rootfs
 from springtide.sandbox.warden.limits import Limits
-kernel.forbid_new_privileges()
-groups = cgroups.plant()
-group = groups.create()
 """
 
 IN_A_BOX = """
+kernel.forbid_new_privileges()
+groups = cgroups.plant()
+group = groups.create()
 pid = os.fork()
 if pid == 0:
     group.attach()
@@ -86,7 +86,6 @@ kernel.bind("/mnt/tree", "/mnt/shown", kernel.MS_RDONLY | kernel.MS_NOSUID | ker
 for line in open("/proc/self/mountinfo"):
     if "/mnt/shown" in line:
         print(line.split()[4], line.split()[5])
-groups.remove()
 """
     shown = dict(line.split() for line in in_a_bare_warden(script).splitlines())
     assert set(shown) == {"/mnt/shown", "/mnt/shown/below"}

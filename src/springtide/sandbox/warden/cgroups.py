@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from errno import EBUSY
 
 from springtide.sandbox.warden.kernel import SIGKILL
 from springtide.sandbox.warden.owner import leftovers, own_name
@@ -251,9 +252,9 @@ def _kill_and_remove(folder: str) -> None:
         try:
             os.rmdir(folder)
             return
-        except FileNotFoundError:
-            return
-        except OSError:
+        except OSError as error:
+            if error.errno != EBUSY:
+                return  # Gone already, or not ours to remove.
             _kill_members(folder)
             time.sleep(0.002)
 

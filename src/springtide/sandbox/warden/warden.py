@@ -129,10 +129,7 @@ class Warden:
         return body, [int.from_bytes(data[:4], "little") for _, _, data in extra]
 
     def _tell(self, frame: bytes) -> None:
-        try:
-            self._control.send(frame)
-        except OSError:
-            return  # The trainer is gone: the next poll ends the work.
+        _send(self._control, frame)
 
     def _choose_level(self, levels: list[str]) -> None:
         reasons = []
@@ -153,12 +150,10 @@ class Warden:
         reader = os.fdopen(os.dup(ours.fileno()), "rb")
         try:
             self._make_berth(number, theirs.detach(), level)
-            ours.send(wire.request("open", _TRIAL_LIMITS, {b"probe": b""}))
-            opened = _read_reply(reader)
+            opened = _ask(ours, reader, "open", _TRIAL_LIMITS, {b"probe": b""})
             if opened[0] != wire.OPENED:
                 return opened[1]
-            ours.send(wire.request("run", _TRIAL_COMMAND, b"", 5.0))
-            answer = _read_reply(reader)
+            answer = _ask(ours, reader, "run", _TRIAL_COMMAND, b"", 5.0)
             return "" if answer[2] == _TRIAL_OUTPUT else f"a command in it said {answer[2]!r} {answer[1]}"
         except (OSError, EOFError) as error:
             return str(error) or "it ended without a reason"
@@ -268,10 +263,18 @@ def _usable(groups: GroupTree) -> GroupTree:
     return groups
 
 
-def _read_reply(reader: BufferedReader) -> tuple[int, str, bytes]:
-    """Kind, detail and payload. EOFError when the berth ended before it."""
+def _ask(berth: _socket.socket, reader: BufferedReader, *request: object) -> tuple[int, str, bytes]:
+    """Kind, detail and payload of the reply. EOFError when the berth ended before it."""
+    _send(berth, wire.request(*request))
     head = reader.read(wire.REPLY.size)
     if len(head) < wire.REPLY.size:
         raise EOFError
     kind, _, _, _, detail, payload = wire.REPLY.unpack(head)
     return kind, reader.read(detail).decode(), reader.read(payload)
+
+
+def _send(to: _socket.socket, frame: bytes) -> None:
+    try:
+        to.send(frame)
+    except OSError:
+        return  # It is gone; what it said before is still there to be read, and the end of it shows there too.
