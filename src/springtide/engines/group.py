@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from springtide.engines.blocks import Block
 from springtide.engines.storage import LayerShape, Storage
 
-REACH = 64
+REACH = 16
 """Attention reads KV up to the longest row, rounded up to this many tokens: few distinct shapes."""
 
 

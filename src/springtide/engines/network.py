@@ -14,6 +14,7 @@ from springtide.engines.attention import NAME
 from springtide.engines.batch import Batch
 from springtide.engines.blocks import Blocks
 from springtide.engines.group import AttentionOptions, Row
+from springtide.engines.linear import use_onednn
 from springtide.engines.storage import LayerShape, PlaneShape, Storage
 from springtide.policy.digest import digest_tensors, named_weights
 
@@ -35,6 +36,7 @@ class Network:
         with torch.inference_mode():
             expected = self.model(input_ids=probe[None], use_cache=False).logits[0]
             self.model.set_attn_implementation(NAME)
+            use_onednn(self.model)
             self.layers = self._discover(probe)
             self._prove(probe, expected)
 

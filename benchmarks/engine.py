@@ -1,0 +1,197 @@
+"""The torch engine against `generate`, transformers' continuous batching and vLLM, on the CPU.
+
+    python benchmarks/engine.py [--quick] [--json] [--vllm-python PATH]
+
+All engines run the same model on the same prompts, interleaved, in this process (vLLM: in a child process with its own
+environment). One warm-up each, then medians over the repetitions. Writes benchmarks/results/engine.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from engine_exactness import exactness
+from engine_peers import ContinuousBatching, Generate, Peer, Springtide, Vllm
+from engine_workloads import Batch, Conversation, conversation, ragged, uniform
+
+RESULTS = Path(__file__).parent / "results" / "engine.json"
+
+ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
+"""Freed memory stays with the process, for every engine: otherwise the C library returns large temporaries to the
+system and faults them in again at each operation."""
+
+
+class Series:
+    """Interleaved repetitions of one workload."""
+
+    def __init__(self, peers: list[Peer], work: Batch | Conversation, unit: str, tokens: int) -> None:
+        self.peers, self.work, self.unit, self.tokens = peers, work, unit, tokens
+        self.seconds: dict[str, list[float]] = {peer.name: [] for peer in peers}
+        self.hits: dict[str, float | None] = {}
+
+    def run(self, repetitions: int, *, slow: dict[str, int] | None = None) -> "Series":
+        """One warm-up, then `repetitions`; peers named in `slow` have no warm-up and so many repetitions."""
+        for repetition in range(-1, repetitions):
+            for peer in self.peers:
+                if slow and peer.name in slow and not 0 <= repetition < slow[peer.name]:
+                    continue
+                if isinstance(self.work, Batch):
+                    seconds = peer.complete(self.work)
+                else:
+                    seconds, self.hits[peer.name] = peer.converse(self.work)
+                if repetition >= 0:
+                    self.seconds[peer.name].append(seconds)
+        return self
+
+    def rate(self, name: str) -> float:
+        return self.tokens / statistics.median(self.seconds[name])
+
+    def ratio(self, name: str) -> float:
+        """Ours over theirs: above 1 we are faster."""
+        return self.rate("springtide") / self.rate(name)
+
+    def rows(self, title: str) -> list[list[str]]:
+        rows = []
+        for name, seconds in self.seconds.items():
+            hit = self.hits.get(name)
+            spread = f"{self.tokens / max(seconds):.0f}-{self.tokens / min(seconds):.0f}"
+            ratio = "" if name == "springtide" else f"{self.ratio(name):.2f}"
+            rows.append([title, name, f"{self.rate(name):.0f}", spread, ratio, "" if hit is None else f"{hit:.3f}"])
+        return rows
+
+    def record(self) -> dict[str, Any]:
+        peers = [name for name in self.seconds if name != "springtide"]
+        return {
+            "unit": self.unit,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "tokens_per_second": {name: self.rate(name) for name in self.seconds},
+            "ratio": {name: self.ratio(name) for name in peers},
+            "hit_rate": self.hits,
+        }
+
+
+def main() -> None:
+    arguments = _arguments()
+    if any(name not in os.environ for name in ALLOCATOR):
+        # The C library reads them when a process starts.
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
+    torch.set_num_threads(arguments.threads)
+    repetitions = 2 if arguments.quick else 7
+    exact = exactness()
+    missing: dict[str, str] = {}
+    results = _small(arguments, repetitions, missing)
+    if not arguments.quick:
+        results |= _large()
+    record = {
+        "exactness": exact,
+        "workloads": {name: series.record() for name, series in results.items()},
+        "not_run": missing,
+        "machine": _machine(arguments.threads),
+    }
+    if not arguments.quick or arguments.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    _print_table(results, exact, missing)
+    if arguments.json:
+        print(json.dumps(_figures(results, exact, missing)))
+
+
+def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, str]) -> dict[str, Series]:
+    makers: list[Callable[[], Peer]] = [lambda: Generate("0.85M"), lambda: ContinuousBatching("0.85M")]
+    if arguments.vllm_python is None:
+        missing["vllm"] = "no --vllm-python was given"
+    else:
+        makers += [_vllm(arguments, eager=False), _vllm(arguments, eager=True)]
+    peers: list[Peer] = [Springtide("0.85M"), *(make() for make in makers)]
+    batch, uneven, talk = uniform(), ragged(), conversation()
+    # The continuous batching of transformers masks every sequence against every other: minutes per conversation.
+    slow = {"transformers_cb": 1}
+    try:
+        return {
+            "uniform": Series(peers, batch, "sampled tokens", batch.sampled).run(repetitions),
+            "ragged": Series(peers, uneven, "sampled tokens", uneven.sampled).run(repetitions),
+            "multi_turn": Series(peers, talk, "new prompt and sampled tokens", talk.tokens).run(repetitions, slow=slow),
+        }
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def _large() -> dict[str, Series]:
+    peers: list[Peer] = [Springtide("12.8M"), Generate("12.8M")]
+    batch, talk = uniform(), conversation(turns=4)
+    return {
+        "uniform_12.8M": Series(peers, batch, "sampled tokens", batch.sampled).run(3),
+        "multi_turn_12.8M": Series(peers, talk, "new prompt and sampled tokens", talk.tokens).run(3),
+    }
+
+
+def _vllm(arguments: argparse.Namespace, *, eager: bool) -> Callable[[], Peer]:
+    return lambda: Vllm("0.85M", arguments.vllm_python, eager=eager, threads=arguments.threads)
+
+
+def _figures(results: dict[str, Series], exact: dict[str, Any], missing: dict[str, str]) -> dict[str, Any]:
+    turns = results["multi_turn"]
+    ratios: dict[str, Any] = {name: round(turns.ratio(name), 3) for name in turns.seconds if name != "springtide"}
+    return {
+        "token_identical": all(exact["token_identical"].values()),
+        "max_logprob_error": max(exact["max_logprob_error"].values()),
+        "uniform_ratio": round(results["uniform"].ratio("generate"), 3),
+        "ragged_ratio": round(results["ragged"].ratio("generate"), 3),
+        "multi_turn": ratios | {name: f"not run: {reason}" for name, reason in missing.items()},
+    }
+
+
+def _print_table(results: dict[str, Series], exact: dict[str, Any], missing: dict[str, str]) -> None:
+    for name, identical in exact["token_identical"].items():
+        error = exact["max_logprob_error"][name]
+        print(f"{name:10} greedy tokens equal generate: {identical}   largest log-prob error: {error:.1e}")
+    rows = [["workload", "engine", "tokens/s", "spread", "ours / theirs", "KV hit rate"]]
+    for title, series in results.items():
+        rows += series.rows(title)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for name, reason in missing.items():
+        print(f"{name}: not run, {reason}")
+
+
+def _machine(threads: int) -> dict[str, Any]:
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "load_average": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def _cpu() -> str:
+    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return models[0].split(":")[1].strip() if models else platform.machine()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two repetitions, the small model only, nothing written")
+    parser.add_argument("--write", action="store_true", help="write the result file also after a quick run")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object of the key figures")
+    parser.add_argument("--vllm-python", type=Path, help="Python of an environment with vLLM for the CPU")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of every engine")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The engines that are compared, each set up as well as we know how. All return seconds of wall time."""
+
+import json
+import subprocess
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from transformers import ContinuousBatchingConfig, DynamicCache, GenerationConfig
+from transformers.generation.continuous_batching import PagedAttentionCache
+
+from engine_workloads import BATCH, TURN_NEW, Batch, Conversation, build, export
+from springtide.core.member import Member, Purpose
+from springtide.core.sampling import SampleRequest, SamplingParams
+from springtide.engines.config import TorchEngineConfig
+from springtide.engines.torch_engine import TorchEngine
+
+Turns = tuple[float, float | None]
+"""Seconds, and the share of re-presented tokens that came from a cache (None: not observable)."""
+
+
+class Peer(Protocol):
+    name: str
+
+    def complete(self, batch: Batch) -> float: ...
+
+    def converse(self, talk: Conversation) -> Turns: ...
+
+    def close(self) -> None: ...
+
+
+class Springtide:
+    name = "springtide"
+
+    def __init__(self, shape: str) -> None:
+        # As wide as the peers' batch.
+        self._engine = TorchEngine(build(shape), TorchEngineConfig(max_batch=BATCH), 0)
+        self._groups = count()
+
+    def complete(self, batch: Batch) -> float:
+        started = time.perf_counter()
+        requests = [
+            self._request(next(self._groups), 0, prompt, new)
+            for prompt, new in zip(batch.prompts, batch.new, strict=True)
+        ]
+        results = self._run(requests, last=True)
+        seconds = time.perf_counter() - started
+        assert [len(results[request.member]) for request in requests] == batch.new
+        return seconds
+
+    def converse(self, talk: Conversation) -> Turns:
+        started = time.perf_counter()
+        before = self._engine.stats()
+        groups = [next(self._groups) for _ in talk.prompts[0]]
+        paths: list[list[int]] = [[] for _ in groups]
+        for turn, prompts in enumerate(talk.prompts):
+            paths = [path + prompt for path, prompt in zip(paths, prompts, strict=True)]
+            requests = [self._request(g, turn, path, TURN_NEW) for g, path in zip(groups, paths, strict=True)]
+            results = self._run(requests, last=turn + 1 == len(talk.prompts))
+            paths = [path + list(results[r.member]) for r, path in zip(requests, paths, strict=True)]
+        seconds = time.perf_counter() - started
+        after = self._engine.stats()
+        return seconds, (after.reused - before.reused) / talk.represented
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _request(self, group: int, turn: int, tokens: list[int], new: int) -> SampleRequest:
+        params = SamplingParams(max_tokens=new)
+        return SampleRequest(member=Member(Purpose.TRAIN, group, 0), turn=turn, tokens=tuple(tokens), params=params)
+
+    def _run(self, requests: list[SampleRequest], *, last: bool) -> dict[Member, tuple[int, ...]]:
+        """Play one turn of each; an episode whose last turn is over is released."""
+        self._engine.submit(requests)
+        results: dict[Member, tuple[int, ...]] = {}
+        while self._engine.has_work():
+            for each in self._engine.step(max_decode_steps=64):
+                results[each.member] = each.sampled.tokens
+                if last:
+                    self._engine.release(each.member)
+        return results
+
+
+class Generate:
+    """`generate` in batches of 64, in the order of the requests; between turns it keeps its cache."""
+
+    name = "generate"
+
+    def __init__(self, shape: str) -> None:
+        self._model = build(shape)
+
+    def complete(self, batch: Batch) -> float:
+        started = time.perf_counter()
+        for first in range(0, len(batch.new), BATCH):
+            prompts = torch.tensor(batch.prompts[first : first + BATCH])
+            self._generate(prompts, max(batch.new[first : first + BATCH]))
+        return time.perf_counter() - started
+
+    def converse(self, talk: Conversation) -> Turns:
+        started = time.perf_counter()
+        cache = DynamicCache(config=self._model.config)
+        paths = torch.empty(len(talk.prompts[0]), 0, dtype=torch.long)
+        for prompts in talk.prompts:
+            paths = torch.cat([paths, torch.tensor(prompts)], dim=1)
+            paths = self._generate(paths, TURN_NEW, cache=cache)
+        # It recomputes the newest token of each turn, as all do, and nothing else.
+        return time.perf_counter() - started, None
+
+    def close(self) -> None: ...
+
+    def _generate(self, prompts: torch.Tensor, new: int, **settings: Any) -> torch.Tensor:
+        result: torch.Tensor = self._model.generate(
+            prompts,
+            attention_mask=torch.ones_like(prompts),
+            max_new_tokens=new,
+            do_sample=True,
+            top_k=0,
+            **settings,
+        )
+        return result
+
+
+class ContinuousBatching:
+    """The continuous batching of transformers, prompts re-presented whole at every turn, prefix sharing allowed."""
+
+    name = "transformers_cb"
+
+    def __init__(self, shape: str) -> None:
+        model = build(shape)
+        sampling = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=TURN_NEW, eos_token_id=-1, pad_token_id=0)
+        settings = ContinuousBatchingConfig(
+            page_size=64, num_blocks=2048, max_batch_tokens=8192, max_requests_per_batch=BATCH, allow_block_sharing=True
+        )
+        self._manager = model.init_continuous_batching(generation_config=sampling, continuous_batching_config=settings)
+        self._manager.start()
+        self._matched = 0
+        self._observe()
+
+    def complete(self, batch: Batch) -> float:
+        started = time.perf_counter()
+        results = self._run(batch.prompts, batch.new)
+        assert [len(each) for each in results] == batch.new
+        return time.perf_counter() - started
+
+    def converse(self, talk: Conversation) -> Turns:
+        started, before = time.perf_counter(), self._matched
+        paths: list[list[int]] = [[] for _ in talk.prompts[0]]
+        for prompts in talk.prompts:
+            paths = [path + prompt for path, prompt in zip(paths, prompts, strict=True)]
+            results = self._run(paths, [TURN_NEW] * len(paths))
+            paths = [path + result for path, result in zip(paths, results, strict=True)]
+        return time.perf_counter() - started, (self._matched - before) / talk.represented
+
+    def close(self) -> None:
+        self._manager.stop(block=True)
+
+    def _run(self, prompts: list[list[int]], new: list[int]) -> list[list[int]]:
+        names = [
+            self._manager.add_request(prompt, max_new_tokens=length)
+            for prompt, length in zip(prompts, new, strict=True)
+        ]
+        results: dict[str, list[int]] = {}
+        while len(results) < len(names):
+            result = self._manager.get_result(timeout=1)
+            if result is not None and result.is_finished():
+                assert result.error is None, result.error
+                results[result.request_id] = list(result.generated_tokens)
+        return [results[name] for name in names]
+
+    def _observe(self) -> None:
+        match = PagedAttentionCache.search_prefix_match
+
+        def counted(cache: Any, request_id: str, prompt_ids: list[int]) -> int:
+            found: int = match(cache, request_id, prompt_ids)
+            self._matched += found
+            return found
+
+        PagedAttentionCache.search_prefix_match = counted
+
+
+class Vllm:
+    """vLLM on the CPU in an environment of its own: a child process that runs the same workloads on request."""
+
+    def __init__(self, shape: str, python: Path, *, eager: bool, threads: int) -> None:
+        self.name = "vllm_eager" if eager else "vllm"
+        self._folder = tempfile.TemporaryDirectory()
+        export(shape, Path(self._folder.name))
+        script = Path(__file__).with_name("engine_vllm.py")
+        command = [str(python), str(script), self._folder.name, str(threads), "eager" if eager else "compiled"]
+        self._log = (Path(self._folder.name) / "log").open("w")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self._answer()
+
+    def complete(self, batch: Batch) -> float:
+        return float(self._ask({"prompts": [batch.prompts], "new": batch.new})[0])
+
+    def converse(self, talk: Conversation) -> Turns:
+        seconds, hits = self._ask({"prompts": talk.prompts, "new": [TURN_NEW] * len(talk.prompts[0])})
+        return seconds, hits / talk.represented
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._log.close()
+        self._folder.cleanup()
+
+    def _ask(self, request: dict[str, Any]) -> list[float]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> list[float]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("ANSWER "):
+                answer: list[float] = json.loads(line.removeprefix("ANSWER "))
+                return answer
+        log = (Path(self._folder.name) / "log").read_text()
+        raise RuntimeError(f"vLLM ended: {log[-600:]}")
