@@ -15,14 +15,19 @@ MINIMUM_PRODUCTS = 1 << 20
 """Multiplications below which the call itself costs more than it saves."""
 
 
-def use_onednn(model: Any) -> None:
+def use_onednn(model: torch.nn.Module) -> None:
     """Switch the plain linear layers of `model`; does nothing where oneDNN is missing or weights are not float32."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not available or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
     for module in model.modules():
-        weight = getattr(module, "weight", None)
-        if type(module) is torch.nn.Linear and weight.device.type == "cpu" and weight.dtype == torch.float32:
-            module.forward = partial(_forward, module)
+        if type(module) is torch.nn.Linear and _in_float32_on_cpu(module.weight):
+            layer: Any = module
+            layer.forward = partial(_forward, module)
+
+
+def _in_float32_on_cpu(weight: torch.Tensor) -> bool:
+    return weight.device.type == "cpu" and weight.dtype == torch.float32
 
 
 def _forward(module: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
