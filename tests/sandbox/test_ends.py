@@ -54,6 +54,8 @@ def test_stdin_reaches_the_command_and_is_empty_without(box: Box, run: Run) -> N
     data = bytes(range(256)) * 1000
     assert run(box.run("cat | wc -c; cat | wc -c", stdin=data)).output.split() == [b"256000", b"0"]
     assert run(box.run("cat | wc -c")).output.strip() == b"0"
+    assert run(box.run("head -c 3", stdin=b"abcdef" * 100_000)).output == b"abc"
+    assert run(box.run("echo unread; sleep 0.01", stdin=b"x" * 1_000_000)).output == b"unread\n"
 
 
 def test_orphans_that_have_ended_do_not_count_as_processes(box: Box, run: Run) -> None:
@@ -76,6 +78,46 @@ def test_the_box_goes_on_after_every_limit(box: Box, run: Run) -> None:
         assert run(box.run(command, wall_seconds=2.0)).end is not CommandEnd.OK
     run(box.run("rm big"))
     assert run(box.run("echo still here")).output == b"still here\n"
+
+
+def test_a_box_filled_to_the_brim_stays_the_agents_doing(sandbox: LinuxSandbox, run: Run) -> None:
+    if "memory" not in sandbox.limits_by:
+        pytest.skip("no control group limits memory on this host")
+
+    async def fill() -> list[CommandEnd]:
+        box = await sandbox.open(files={"fill.c": FILL}, limits=LIMITS)
+        if (await box.run("cc -o fill fill.c")).end is not CommandEnd.OK:
+            pytest.skip("there is no C compiler in the box")
+        ends = [(await box.run(f"./fill {size}")).end for size in (8000, 100, 8000, 100)]
+        ends += [(await box.run(command)).end for command in ("true", "echo", "ls | wc") * 2]
+        await box.close()
+        return ends
+
+    ends = run(fill())
+    assert ends[0] is CommandEnd.OOM
+    assert set(ends) <= {CommandEnd.OOM, CommandEnd.OK}
+
+
+FILL = rb"""
+#include <stdlib.h>
+#include <string.h>
+#include <sys/msg.h>
+#include <sys/shm.h>
+struct { long type; char text[8192]; } message = {1};
+int main(int argc, char **argv) {
+    for (;;) {
+        int segment = shmget(IPC_PRIVATE, 65536, 0600);
+        if (segment < 0) break;
+        memset(shmat(segment, 0, 0), 1, 65536);
+    }
+    for (;;) {
+        int queue = msgget(IPC_PRIVATE, 0600);
+        if (queue < 0) return 1;
+        while (msgsnd(queue, &message, atoi(argv[1]), IPC_NOWAIT) == 0) {}
+    }
+}
+"""
+"""Memory that stays when its process is killed: segments, then queues of ever smaller messages."""
 
 
 def test_cpu_time_is_of_the_box_and_not_of_a_command(sandbox: LinuxSandbox, run: Run) -> None:

@@ -17,6 +17,7 @@ from springtide.sandbox.warden.seccomp import (
     EPERM,
     KILL_PROCESS,
     SELF_ONLY,
+    UNCOUNTED,
     build_filter,
 )
 from springtide.sandbox.warden.syscalls import AUDIT_ARCH, LAST_REVIEWED, TABLES
@@ -60,6 +61,20 @@ def test_each_call_has_the_fate_of_its_name(machine: str) -> None:
             continue
         expected = EPERM if name in DENIED else ENOSYS if name in ABSENT else ALLOW
         assert decide(program, arch=arch, number=number) == expected, name or number
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_memory_of_no_process_is_there_only_where_it_is_counted(machine: str) -> None:
+    counted, uncounted = (build_filter(machine, memory_is_counted=counted) for counted in (True, False))
+    arch, numbers = AUDIT_ARCH[machine], TABLES[machine]
+    for name in UNCOUNTED - {"mmap"}:
+        assert decide(counted, arch=arch, number=numbers[name]) == ALLOW
+        assert decide(uncounted, arch=arch, number=numbers[name]) == ENOSYS
+    for flags, expected in ((0x22, ALLOW), (0x01, ALLOW), (0x02, ALLOW), (0x21, EPERM), (0x23, EPERM), (0x4021, EPERM)):
+        arguments = (0, 4096, 3, flags)
+        assert decide(counted, arch=arch, number=numbers["mmap"], arguments=arguments) == ALLOW
+        assert decide(uncounted, arch=arch, number=numbers["mmap"], arguments=arguments) == expected
+    assert decide(uncounted, arch=arch, number=numbers["ptrace"]) == EPERM
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -121,7 +136,7 @@ def test_numbers_are_those_of_the_system(machine: str, header: str) -> None:
 def test_each_named_call_is_in_the_table_or_does_not_exist_there(machine: str) -> None:
     only_x86 = {"_sysctl", "create_module", "get_kernel_syms", "query_module", "modify_ldt", "uselib", "ustat", "sysfs"}
     only_x86 |= {"iopl", "ioperm"}
-    missing = (DENIED | CHECKED | ABSENT) - TABLES[machine].keys()
+    missing = (DENIED | CHECKED | ABSENT | UNCOUNTED) - TABLES[machine].keys()
     assert missing == (set() if machine == "x86_64" else only_x86)
 
 

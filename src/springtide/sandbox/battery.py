@@ -318,9 +318,25 @@ def _calling() -> list[Attempt]:
         )
         for name, call, arguments, expected in calls
     ]
+    hoards = {
+        "memory in nameless files": "import os;[os.write(os.memfd_create('m'),bytes(4<<20)) for _ in range(80)]",
+        "memory in shared mappings": "import mmap;"
+        "k=[mmap.mmap(-1,4<<20) for _ in range(80)];[m.write(bytes(4<<20)) for m in k]",
+        "memory in segments": "import ctypes;c=ctypes.CDLL(None);c.shmat.restype=ctypes.c_void_p;"
+        "[ctypes.memset(c.shmat(c.shmget(0,4<<20,0o666),None,0),1,4<<20) for _ in range(80)]",
+    }
     connect = "import socket;s=socket.socket(socket.AF_UNIX);s.connect(chr(0)+'{socket}');print(s.recv(99))"
     return [
         *raw,
+        *(
+            Attempt(
+                name=name,
+                command=f'python3 -c "{program}"',
+                ends=frozenset({CommandEnd.OOM}),
+                exact_limits=True,
+            )
+            for name, program in hoards.items()
+        ),
         Attempt(
             name="abstract socket of the host",
             command=f'python3 -c "{connect}"',

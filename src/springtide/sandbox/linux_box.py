@@ -36,7 +36,6 @@ class LinuxBox:
         self._lost: Reply | None = None
 
     async def run(self, command: str, *, stdin: bytes = b"", wall_seconds: float | None = None) -> CommandResult:
-        """As the port says. `stdin` is a file to the command."""
         wall = self._limits.wall_seconds if wall_seconds is None else wall_seconds
         encoded = command.encode(errors="surrogatepass")
         async with self._turn:

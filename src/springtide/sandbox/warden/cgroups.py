@@ -34,7 +34,11 @@ class Counters:
         return _field(self._pids, b"max")
 
     @property
-    def counts_cpu(self) -> bool:
+    def count_memory(self) -> bool:
+        return self._oom >= 0
+
+    @property
+    def count_cpu(self) -> bool:
         return self._cpu >= 0
 
     def cpu_seconds(self) -> float:

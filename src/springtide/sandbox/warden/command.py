@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+from errno import E2BIG, ENOMEM
 from time import monotonic
 
 from springtide.sandbox.warden.cgroups import Counters
@@ -81,54 +82,73 @@ class Shell:
         if self._cpu() >= self._limits.cpu_seconds:
             return Result("cpu_limit", -SIGXCPU, b"", 0.0, "the CPU time of this box was used up before the command")
         before = self._counters.oom_kills(), self._counters.refused_forks()
-        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.set_blocking(writer, True)
-        source = self._null
         try:
-            source = _memory_file(stdin) if stdin else self._null
-            pid = self._spawn(command, source, writer)
+            pid, output, source = self._spawn(command, stdin)
         except (OSError, ValueError) as error:
-            os.close(reader)
-            return _not_spawned(error, monotonic() - started)
-        finally:
-            os.close(writer)
-            if source != self._null:
-                os.close(source)
-        output = Output(reader, self._limits.output_bytes)
-        forced, status = self._watch(pid, output, started + wall_seconds)
+            return self._not_spawned(error, monotonic() - started)
+        forced, status = self._watch(pid, output, source, started + wall_seconds)
         self._reaper.end_all()
+        source.close()
         if not output.drain() and not forced:
             forced = "output_limit"
-        os.close(reader)
+        os.close(output.reader)
         end, code, detail = self._judge(forced, status, before)
         return Result(end, code, output.text(), monotonic() - started, detail)
 
-    def _spawn(self, command: bytes, source: int, writer: int) -> int:
-        actions = ((os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, writer, 2))
+    def _spawn(self, command: bytes, stdin: bytes) -> tuple[int, Output, Input]:
+        """Start the shell: its pid, and our ends of its output and input."""
+        theirs, ours = [], []
         self._set_oom_score(b"1000")
         try:
-            return os.posix_spawn(
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            theirs.append(writer)
+            ours.append(reader)
+            source = self._null
+            if stdin:
+                source, feeder = os.pipe2(os.O_CLOEXEC)
+                theirs.append(source)
+                ours.append(feeder)
+            pid = os.posix_spawn(
                 self._shell,
                 ("sh", "-c", command),
                 self._environment,
-                file_actions=actions,
+                file_actions=[(os.POSIX_SPAWN_DUP2, *pair) for pair in ((source, 0), (writer, 1), (writer, 2))],
                 setpgroup=0,
                 setsigmask=(),
                 setsigdef=_DEFAULT_SIGNALS,
             )
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
         finally:
             self._set_oom_score(self._own_score)
+            for descriptor in theirs:
+                os.close(descriptor)
+        return pid, Output(reader, self._limits.output_bytes), Input(feeder if stdin else -1, stdin)
+
+    def _not_spawned(self, error: OSError | ValueError, seconds: float) -> Result:
+        """A command that no shell can be given, or no memory, is the agent's failure; anything else is ours."""
+        if isinstance(error, ValueError):
+            return Result("nonzero", 126, b"sh: the command holds a NUL byte\n", seconds)
+        if error.errno == E2BIG:
+            return Result("nonzero", 126, b"sh: the command is too long\n", seconds)
+        if error.errno == ENOMEM and self._counters.count_memory:
+            return Result("oom", -9, b"", seconds, "the box had no memory left to start a shell")
+        return Result("sandbox_error", -1, b"", seconds, f"the shell could not be started: {error}")
 
     def _set_oom_score(self, score: bytes) -> None:
         """What is spawned inherits it: out of memory, the kernel takes a command before the box's first process."""
         if self._oom_score >= 0:
             os.pwrite(self._oom_score, score, 0)
 
-    def _watch(self, pid: int, output: Output, deadline: float) -> tuple[str, int]:
+    def _watch(self, pid: int, output: Output, source: Input, deadline: float) -> tuple[str, int]:
         """Wait for the command's shell to end: "" and its wait status, or the limit that was exceeded first."""
         poll = select.poll()
         for descriptor in (self._children, output.reader, self._control):
             poll.register(descriptor, select.POLLIN)
+        if source.writer >= 0:
+            poll.register(source.writer, select.POLLOUT)
         next_check = monotonic() + self._cpu_margin()
         while True:
             now = monotonic()
@@ -140,6 +160,8 @@ class Shell:
                     return "cpu_limit", 0
                 next_check = now + margin
             ready = {found for found, _ in poll.poll(max(0.0, min(deadline, next_check) - now) * 1000 + 1)}
+            if source.writer in ready:
+                source.feed(poll)
             if output.reader in ready:
                 if not output.read():
                     return "output_limit", 0
@@ -200,10 +222,37 @@ class Shell:
         return any(disk.f_bavail * disk.f_frsize < _FULL_BYTES or disk.f_ffree == 0 < disk.f_files for disk in disks)
 
 
+class Input:
+    """What the command may read, written as it makes room."""
+
+    def __init__(self, writer: int, content: bytes) -> None:
+        self.writer = writer
+        self._left = memoryview(content)
+        if writer >= 0:
+            os.set_blocking(writer, False)
+
+    def feed(self, poll: select.poll) -> None:
+        try:
+            self._left = self._left[os.write(self.writer, self._left[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._left = self._left[:0]  # Nobody reads any more.
+        if not self._left:
+            poll.unregister(self.writer)
+            self.close()
+
+    def close(self) -> None:
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+
 class Output:
     """What the command wrote, up to the limit."""
 
     def __init__(self, reader: int, limit: int) -> None:
+        os.set_blocking(reader, False)
         self.reader = reader
         self.ended = False
         self._left = limit
@@ -230,21 +279,3 @@ class Output:
 
     def text(self) -> bytes:
         return b"".join(self._chunks)
-
-
-def _memory_file(content: bytes) -> int:
-    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _not_spawned(error: OSError | ValueError, seconds: float) -> Result:
-    """A command that no shell can be given is the agent's failure; anything else is ours."""
-    if isinstance(error, ValueError):
-        return Result("nonzero", 126, b"sh: the command holds a NUL byte\n", seconds)
-    if error.errno == 7:
-        return Result("nonzero", 126, b"sh: the command is too long\n", seconds)
-    return Result("sandbox_error", -1, b"", seconds, f"the shell could not be started: {error}")

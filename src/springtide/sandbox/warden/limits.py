@@ -10,6 +10,8 @@ OWN_MEMORY = 16 << 20
 """Granted on top of the declared memory, for the box's own two processes and the kernel's records of its files."""
 OWN_PROCESSES = 2
 _OPEN_FILES = 1024
+_OPEN_FILES_UNCOUNTED = 256
+"""Without a control group nothing else limits what waits in pipes and sockets."""
 _LOCKED_BYTES = 64 << 10
 _NO_CORE = 1
 """Unlike 0, this also keeps the kernel from starting the host's handler for core dumps."""
@@ -17,8 +19,6 @@ _CPU_MARGIN = 30
 """Seconds: the box's first process lives under the same limit and is counted over the whole life of the box."""
 _FILE_MARGIN = 1 << 20
 """The disk is full before a file hits its own limit, which is for files that take no space."""
-_ADDRESS_SPACE = 256 << 20
-"""Granted on top where memory is limited by address space: programs map far more than they use."""
 
 
 _KINDS = (
@@ -28,7 +28,6 @@ _KINDS = (
     resource.RLIMIT_NOFILE,
     resource.RLIMIT_MEMLOCK,
     resource.RLIMIT_DATA,
-    resource.RLIMIT_AS,
     resource.RLIMIT_NPROC,
 )
 _HARD = {kind: resource.getrlimit(kind)[1] for kind in _KINDS}
@@ -60,11 +59,11 @@ class Limits:
             resource.RLIMIT_NOFILE: _OPEN_FILES,
             resource.RLIMIT_MEMLOCK: _LOCKED_BYTES,
         }
-        if not group.counters.counts_cpu:
+        if not group.counters.count_cpu:
             fixed[resource.RLIMIT_CPU] = int(self.cpu_seconds) + _CPU_MARGIN
         if not group.limits_memory:
             fixed[resource.RLIMIT_DATA] = self.memory_bytes + OWN_MEMORY
-            fixed[resource.RLIMIT_AS] = self.memory_bytes + _ADDRESS_SPACE
+            fixed[resource.RLIMIT_NOFILE] = _OPEN_FILES_UNCOUNTED
         if not group.limits_pids:
             fixed[resource.RLIMIT_NPROC] = self.pids + other_processes
         for kind, value in fixed.items():

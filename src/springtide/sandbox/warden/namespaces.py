@@ -58,7 +58,7 @@ class Namespaces:
             become_nobody()
         os.chdir(WORK)
         counters = self._group.counters
-        clock = counters if counters.counts_cpu else LiveClock("/proc")
+        clock = counters if counters.count_cpu else LiveClock("/proc")
         harden(limits, self._group, self._program)
         shell = Shell(
             limits=limits,

@@ -17,6 +17,7 @@ EPERM, ENOSYS, EAFNOSUPPORT = _ERRNO | 1, _ERRNO | 38, _ERRNO | 97
 _NUMBER_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX = 1
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _PERSONALITIES = (0, 0xFFFFFFFF, 0x0040000)
 """Plain Linux, the query, and no address randomisation (debuggers, some compilers)."""
@@ -45,14 +46,18 @@ CHECKED = SELF_ONLY | {"clone", "socket", "socketpair", "ioctl", "personality", 
 ABSENT = frozenset({"clone3"})
 """Its flags lie in memory, where a filter cannot look. ENOSYS makes libraries fall back to clone."""
 
+UNCOUNTED = frozenset({"memfd_create", "shmget", "msgget", "semget", "mq_open", "mmap"})
+"""Ways to memory that belongs to no process, which nothing limits without a control group. They are absent then; mmap
+is refused only where it asks for shared memory without a file."""
 
-def build_filter(machine: str) -> bytes:
-    """The filter program for `machine`, an array of `struct sock_filter`."""
-    numbers = TABLES[machine]
-    calls: dict[int, str] = {}
-    for name, number in numbers.items():
-        if name in DENIED | CHECKED | ABSENT:
-            calls[number] = name
+
+def build_filter(machine: str, *, memory_is_counted: bool = True) -> bytes:
+    """The filter program for `machine`, an array of `struct sock_filter`.
+
+    `memory_is_counted`: a control group limits the memory of a box.
+    """
+    named = DENIED | CHECKED | ABSENT if memory_is_counted else DENIED | CHECKED | ABSENT | UNCOUNTED
+    calls = {number: name for name, number in TABLES[machine].items() if name in named}
     code = Assembler()
     code.load(_ARCH_OFFSET)
     code.if_equal(AUDIT_ARCH[machine], otherwise="foreign")
@@ -93,7 +98,7 @@ def _leaf(code: Assembler, fate: str, name: str) -> None:
     if fate == "denied":
         code.give(EPERM)
         return
-    if fate in ABSENT:
+    if fate in ABSENT or (fate in UNCOUNTED and fate != "mmap"):
         code.give(ENOSYS)
         return
     refusal = EPERM
@@ -111,6 +116,10 @@ def _leaf(code: Assembler, fate: str, name: str) -> None:
         _load_argument(code, 1)
         code.if_equal(_TIOCSTI, no)
         code.if_equal(_TIOCLINUX, no, yes)
+    elif fate == "mmap":
+        _load_argument(code, 3)
+        code.if_any_bits(_MAP_ANONYMOUS, NEXT, yes)
+        code.if_any_bits(_MAP_SHARED, no, yes)
     elif fate == "personality":
         _load_argument(code, 0)
         for allowed in _PERSONALITIES:

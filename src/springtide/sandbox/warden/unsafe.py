@@ -61,7 +61,7 @@ class Bare:
             limits=limits,
             counters=counters,
             reaper=reaper,
-            clock=counters if counters.counts_cpu else LiveClock(""),
+            clock=counters if counters.count_cpu else LiveClock(""),
             oom_score=oom_score,
             control=control,
             folders=(work,),

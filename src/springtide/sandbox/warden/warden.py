@@ -81,10 +81,10 @@ class Warden:
         kernel.adopt_orphans()
         kernel.drop_bounding_set()
         kernel.forbid_new_privileges()
-        self._program = build_filter(machine())
         for leftover in leftovers(_TEMPORARY):
             remove_tree(leftover)
         self._groups = _usable(plant())
+        self._program = build_filter(machine(), memory_is_counted="memory" in self._groups.controllers)
         gc.collect()
         gc.freeze()
         gc.disable()
