@@ -9,21 +9,28 @@ from typing import Any
 
 import torch
 
+from springtide.policy.attention import options_for
+from springtide.policy.prefix import SharedPrefixes
 
-def selected_logits(model: Any, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+
+def selected_logits(
+    model: Any, tokens: torch.Tensor, positions: torch.Tensor, shared: SharedPrefixes | None = None
+) -> torch.Tensor:
     """Logits at `positions`, differentiable.
 
     `tokens` is [batch, length], padded on the right; causal attention makes a padding mask unnecessary, as no position
-    before the padding sees it. `positions` is [n] into the flattened tokens. Returns [n, vocabulary].
+    before the padding sees it. With `shared` it is [1, tokens], packed as that says. `positions` is [n] into the
+    flattened tokens. Returns [n, vocabulary].
     """
 
     def select(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         (hidden,) = arguments
         return (hidden.reshape(-1, hidden.shape[-1])[positions].unsqueeze(0),)
 
+    options = {} if shared is None else options_for(shared)
     hook = model.get_output_embeddings().register_forward_pre_hook(select)
     try:
-        logits: torch.Tensor = model(input_ids=tokens, use_cache=False).logits
+        logits: torch.Tensor = model(input_ids=tokens, use_cache=False, **options).logits
     finally:
         hook.remove()
     return logits.squeeze(0)

@@ -40,7 +40,7 @@ class Logprobs:
 def token_logprobs(model: Any, micro: MicroBatch, *, transform: Transform, dtype: torch.dtype) -> Logprobs:
     """Log-probs of `micro.targets` under `model`, computed in `dtype` and summed up in float32."""
     with autocast(micro.tokens.device, dtype):
-        logits = selected_logits(model, micro.tokens, micro.positions)
+        logits = selected_logits(model, micro.tokens, micro.positions, micro.shared)
     logprobs_N_V = transform_logits(logits.float(), transform.temperature, transform.top_k, transform.top_p)
     chosen = logprobs_N_V.gather(1, micro.targets.unsqueeze(1)).squeeze(1)
     inside = torch.isfinite(chosen.detach())

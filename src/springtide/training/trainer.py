@@ -15,7 +15,7 @@ import torch
 
 from springtide.core.group import Group
 from springtide.core.version import PolicyVersion
-from springtide.policy.attention import prepare_for_training
+from springtide.policy.attention import can_share_prefixes, prepare_for_training
 from springtide.policy.device import compute_dtype, random_state, restore_random_state
 from springtide.policy.digest import digest_tensors, named_weights
 from springtide.ports.trainer import StepReport
@@ -54,6 +54,7 @@ class TorchTrainer:
         self._optimizer = make_optimizer(model, config.optimizer)
         self._compute = dtype if config.compute == "auto" else compute_dtype(config.compute, self._device)
         prepare_for_training(model)
+        self._share_prefixes = can_share_prefixes(model)
         self._reference = _frozen_copy(model) if config.algorithm.kl_coefficient > 0.0 else None
         self._number = 0
         self._version = self._measure()
@@ -137,6 +138,7 @@ class TorchTrainer:
             needs_reference=self._reference is not None,
             stored_proximal=self._compute is torch.float32,
             coupled=algorithm.importance_cap is None,
+            share_prefixes=self._share_prefixes,
         )
 
     def _rate(self) -> float:

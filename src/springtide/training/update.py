@@ -54,7 +54,7 @@ class UpdatePlan:
 
     `stored_proximal`: tokens sampled from this very version take their stored log-probs as proximal ones, which saves
     a forward pass where the engine and the trainer compute alike. `coupled`: the proximal policy is the behaviour
-    policy (no importance weight).
+    policy (no importance weight). `share_prefixes`: the model can compute a common beginning once.
     """
 
     mini_batches: int
@@ -63,6 +63,7 @@ class UpdatePlan:
     needs_reference: bool
     stored_proximal: bool
     coupled: bool
+    share_prefixes: bool
 
 
 def run_update(
@@ -72,7 +73,8 @@ def run_update(
     batch = stages.advantage(stages.mask(stages.tokens(groups)))
     device = next(model.parameters()).device
     parts = split_by_groups(batch.rows, groups=len(groups), parts=plan.mini_batches)
-    packed = [pack(_moving(part, plan), budget=plan.tokens_per_micro_batch, device=device) for part in parts]
+    budget, share = plan.tokens_per_micro_batch, plan.share_prefixes
+    packed = [pack(_moving(part, plan), budget=budget, device=device, share=share) for part in parts]
     proximals = [_proximals(micros, stages, model, plan, first=i == 0) for i, micros in enumerate(packed)]
     tally = Tally(device)
     for part, micros, fixed in zip(parts, packed, proximals, strict=True):
