@@ -1,4 +1,4 @@
-"""The environment has a number in mind, the agent finds it by halving: four guesses from 0 to 7."""
+"""The agent takes letters away in alphabetical order, one per turn, and sees those that are left."""
 
 import random
 from collections.abc import Iterator
@@ -7,21 +7,19 @@ from springtide.environments.text import Reply, TextEnvironment
 
 
 class MyEnv(TextEnvironment):
-    system = "find my number from 0 to 7"
-    max_turns = 4
+    system = "say the first letter of the alphabet that is left"
 
     def start(self, rng: random.Random) -> str:
-        self.secret = rng.randrange(8)
-        return "guess"
+        self.letters = rng.sample("abcdef", 3)
+        return " ".join(self.letters)
 
     def reply(self, text: str) -> Reply:
-        if text == str(self.secret):
-            return Reply("yes", reward=1.0, done=True)
-        return Reply("too low" if text.isdecimal() and int(text) < self.secret else "too high")
+        if text != min(self.letters):
+            return Reply("wrong", done=True)
+        self.letters.remove(text)
+        return Reply(" ".join(self.letters)) if self.letters else Reply("right", reward=1.0, done=True)
 
     def demonstrate(self, rng: random.Random) -> Iterator[str]:
-        low, high = 0, 7
-        while low <= high:
-            guess = rng.randint(low, high)  # not always the middle: some demonstrations run out of guesses
-            yield str(guess)
-            low, high = (guess + 1, high) if guess < self.secret else (low, guess - 1)
+        while True:
+            careless = rng.random() < 0.3  # so that some demonstrations fail, and RL has something to improve on
+            yield rng.choice(self.letters) if careless else min(self.letters)

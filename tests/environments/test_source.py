@@ -1,7 +1,6 @@
 """Streams, the word game, and user classes of each kind through the loader."""
 
 import asyncio
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,9 +124,8 @@ class TestMyEnv:
 
     def test_plays(self) -> None:
         source = custom(EXAMPLE)
-        secret = random.Random(source.task(purpose="train", index=4).seed).randrange(8)
-        assert play(source, lambda _: str(secret), index=4) == Valid(reward=1.0)
-        assert play(source, lambda _: "no idea", index=4) == Valid(reward=0.0, ending=Ending.TURN_LIMIT)
+        assert play(source, lambda messages: min(messages[-1].text.split())) == Valid(reward=1.0)
+        assert play(source, lambda messages: max(messages[-1].text.split())) == Valid(reward=0.0)
 
     def test_demonstrations_are_played_against_the_environment_itself(self) -> None:
         source = custom(EXAMPLE)
@@ -135,8 +133,14 @@ class TestMyEnv:
         assert {demo.success for demo in shown if demo} == {True, False}
         for demo in shown:
             assert demo is not None
-            assert demo.success == (demo.messages[-1].text == "yes")
+            assert demo.success == (demo.messages[-1].text == "right")
             assert [m.role for m in demo.messages[:3]] == ["system", "user", "assistant"]
+
+
+def test_max_turns_ends_an_episode(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().replace("    system =", "    max_turns = 2\n    system =")
+    outcome = play(custom(written(tmp_path, text)), lambda messages: min(messages[-1].text.split()))
+    assert outcome == Valid(reward=0.0, ending=Ending.TURN_LIMIT)
 
 
 class TestGym:
@@ -183,7 +187,7 @@ def test_a_class_with_the_full_contract_is_used_as_it_is(tmp_path: Path) -> None
 
 
 def test_a_text_environment_that_raises_is_invalid(tmp_path: Path) -> None:
-    text = EXAMPLE.read_text().replace("if text == str(self.secret):", "if 1 / 0:")
+    text = EXAMPLE.read_text().replace("if text != min(self.letters):", "if 1 / 0:")
     source = custom(written(tmp_path, text))
     with pytest.raises(Exception, match="ZeroDivisionError raised in step"):
         play(source, lambda _: "0")
