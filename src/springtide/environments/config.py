@@ -1,8 +1,9 @@
 """Which environment answers the agent."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from springtide.scheduling.config import StrictModel
 
@@ -31,7 +32,7 @@ class CustomConfig(StrictModel):
     """Your own environment class: `path = "my_env.py:MyEnv"`; `options` go to its constructor."""
 
     type: Literal["custom"] = "custom"
-    path: str = Field(description="FILE.py:CLASS or package.module:CLASS")
+    path: str = Field(description="FILE.py:CLASS, relative to where the command is started, or package.module:CLASS")
     options: dict[str, Any] = Field({}, description="Arguments of the class's constructor.")
     blocking: bool = Field(
         False, description="A Gym-style class waits or computes for long: run it on threads, off the event loop."
@@ -40,6 +41,13 @@ class CustomConfig(StrictModel):
     phase_seconds: float = Field(
         60.0, gt=0, description="Seconds after which a reset, step or verify counts as hung and the episode as invalid."
     )
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: str) -> str:
+        """A run is resumed from anywhere."""
+        file, colon, name = path.rpartition(":")
+        return f"{Path(file).expanduser().absolute()}:{name}" if colon and file.endswith(".py") else path
 
 
 EnvironmentConfig = Annotated[ShellConfig | WordGameConfig | CustomConfig, Field(discriminator="type")]

@@ -175,8 +175,11 @@ class Run:
     async def _environments(self) -> AsyncIterator[EnvironmentSource]:
         config = self._recipe.environment
         self._board.update(phase="preparing", detail="environments")
-        sandbox = open_sandbox(self._recipe.sandbox) if isinstance(config, ShellConfig) else None
-        source = open_environments(config, seed=self._recipe.seed, sandbox=sandbox)
+        sandbox = limits = None
+        if isinstance(config, ShellConfig):
+            sandbox = open_sandbox(self._recipe.sandbox)
+            limits = self._recipe.sandbox.limits(wall_seconds=config.command_seconds)
+        source = open_environments(config, seed=self._recipe.seed, sandbox=sandbox, limits=limits)
         try:
             if sandbox is not None:
                 await sandbox.start()

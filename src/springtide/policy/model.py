@@ -45,6 +45,7 @@ def build_tiny(config: TinyModelConfig, *, vocabulary_size: int, seed: int) -> P
         intermediate_size=config.intermediate,
         max_position_embeddings=config.max_context,
         tie_word_embeddings=True,
+        initializer_range=config.initializer_range,
         attention_dropout=0.0,
         bos_token_id=None,
         eos_token_id=None,
