@@ -9,7 +9,7 @@ from springtide import settings
 from springtide.config import Recipe
 from springtide.core.errors import UsageError
 from springtide.environments.config import WordGameConfig
-from springtide.recipe import annotated_recipe, builtin_recipes, dump_recipe, load_recipe, recipe_from
+from springtide.recipe import anchored, annotated_recipe, builtin_recipes, dump_recipe, load_recipe, recipe_from
 
 MINIMAL = {"environment": {"type": "word_game"}}
 
@@ -138,10 +138,10 @@ def test_every_mistake_gets_its_own_sentence():
         (["scheduling.group_size=1"], ("scheduling.group_size = 1", "at least 2")),
         (["scheduling.min_valid=9"], ("scheduling.min_valid = 9", "scheduling.group_size = 8")),
         (["scheduling.window=3"], ("scheduling.window = 3", "sync")),
-        (["training.algorithm.mini_batches=65"], ("mini_batches = 65", "64 episodes")),
+        (["training.algorithm.mini_batches=129"], ("mini_batches = 129", "128 episodes")),
         (["rollout.temperature=0"], ("rollout.temperature = 0", "scheduling.steps is 0")),
         (["model.heads=3"], ("model.hidden = 128", "model.heads = 3")),
-        (["model.kv_heads=3"], ("model.heads = 4", "model.kv_heads = 3")),
+        (["model.kv_heads=3"], ("model.heads = 8", "model.kv_heads = 3")),
     ],
 )
 def test_settings_must_fit_together(overrides, named):
@@ -245,3 +245,18 @@ def test_the_annotated_recipe_is_the_recipe(tmp_path):
     path.write_text(annotated_recipe(recipe))
     assert load_recipe(path) == recipe
     assert "# Train steps in the run. (a whole number of at least 0)" in path.read_text()
+
+
+def test_a_runs_recipe_names_files_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    overrides = [
+        "environment.type=custom",
+        "environment.path=my_env.py:Maze",
+        "model.type=pretrained",
+        "model.path=qwen",
+    ]
+    recipe = anchored(load_recipe("word-game", overrides))
+    assert recipe.environment.path == f"{tmp_path}/my_env.py:Maze"
+    assert recipe.model.path == f"{tmp_path}/qwen"
+    module = load_recipe("word-game", ["environment.type=custom", "environment.path=mazes.deep:Maze"])
+    assert anchored(module) == module

@@ -21,6 +21,8 @@ from pydantic_core import ErrorDetails, PydanticUndefined
 from springtide import settings
 from springtide.config import Recipe
 from springtide.core.errors import UsageError
+from springtide.environments.config import CustomConfig
+from springtide.policy.config import PretrainedModelConfig
 
 ROOT = "recipe"
 """What messages call the top level."""
@@ -60,6 +62,21 @@ def recipe_from(data: Mapping[str, Any], *, source: str = ROOT) -> Recipe:
 def dump_recipe(recipe: Recipe) -> str:
     """The resolved recipe as TOML, every setting spelled out; `load_recipe` of it gives an equal recipe."""
     return tomli_w.dumps(_plain(recipe))
+
+
+def anchored(recipe: Recipe) -> Recipe:
+    """The recipe with absolute paths of the environment's file and the model's folder, so that its run can be resumed
+    from anywhere."""
+    changes: dict[str, Any] = {}
+    if isinstance(recipe.environment, CustomConfig):
+        file, colon, name = recipe.environment.path.rpartition(":")
+        if colon and file.endswith(".py"):
+            path = f"{Path(file).expanduser().absolute()}:{name}"
+            changes["environment"] = recipe.environment.model_copy(update={"path": path})
+    if isinstance(recipe.model, PretrainedModelConfig):
+        path = str(Path(recipe.model.path).expanduser().absolute())
+        changes["model"] = recipe.model.model_copy(update={"path": path})
+    return recipe.model_copy(update=changes)
 
 
 def annotated_recipe(recipe: Recipe) -> str:

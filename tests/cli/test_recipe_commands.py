@@ -16,7 +16,9 @@ def test_show_prints_a_recipe_that_can_be_edited_and_used(springtide, tmp_path):
 
 
 def test_check_says_what_the_recipe_would_do(springtide):
-    result = springtide("recipe", "check", "quickstart", "--set", "scheduling.steps=7", "--set", "scheduling.groups_per_step=8")
+    result = springtide(
+        "recipe", "check", "quickstart", "--set", "scheduling.steps=7", "--set", "scheduling.groups_per_step=8"
+    )
     assert result.exit_code == 0
     assert result.stdout.startswith("quickstart is valid: ")
     assert "7 train steps of 8 groups with 8 episodes each (sync)" in result.stdout

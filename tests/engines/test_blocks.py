@@ -8,7 +8,9 @@ from springtide.engines.blocks import UNIT, Block, Blocks, block_length
 
 @given(
     capacity=st.integers(UNIT, 40 * UNIT),
-    actions=st.lists(st.one_of(st.integers(1, 20 * UNIT), st.just(-1), st.just(-2)), max_size=60),
+    actions=st.lists(
+        st.one_of(st.integers(1, 20 * UNIT), st.just(-1), st.just(-2), st.integers(-99, -10)), max_size=60
+    ),
 )
 def test_blocks_are_disjoint_aligned_and_never_exceed_the_capacity(capacity: int, actions: list[int]) -> None:
     blocks = Blocks(capacity)
@@ -20,11 +22,19 @@ def test_blocks_are_disjoint_aligned_and_never_exceed_the_capacity(capacity: int
                 assert block.length >= action
                 assert block.offset % block.length == 0
                 held.append(block)
+        elif action <= -10:
+            block = Block(-action % 8 * 2 * UNIT, 2 * UNIT)
+            overlapping = any(
+                b.offset < block.offset + block.length and block.offset < b.offset + b.length for b in held
+            )
+            taken = blocks.take(block)
+            assert taken == (not overlapping and block.offset + block.length <= blocks.capacity)
+            held += [block] * taken
         elif held:
             blocks.free(held.pop(0 if action == -1 else -1))
-        taken = sorted(held)
-        assert all(a.offset + a.length <= b.offset for a, b in pairwise(taken))
-        assert not taken or taken[-1].offset + taken[-1].length <= capacity
+        ordered = sorted(held)
+        assert all(a.offset + a.length <= b.offset for a, b in pairwise(ordered))
+        assert not ordered or ordered[-1].offset + ordered[-1].length <= capacity
         assert blocks.reserved == sum(block.length for block in held)
     for block in held:
         blocks.free(block)

@@ -55,7 +55,7 @@ def test_a_damaged_file_is_named(tmp_path, name, harm):
 
 def test_another_models_checkpoint_is_refused(tmp_path):
     make_trainer().save(tmp_path)
-    other = build_tiny(TinyModelConfig(layers=1, hidden=32, heads=2), vocabulary_size=64, seed=0)
+    other = build_tiny(TinyModelConfig(layers=1, hidden=32, heads=2, kv_heads=1), vocabulary_size=64, seed=0)
     with pytest.raises(RunDamagedError, match="another model"):
         TorchTrainer(other, config=training_config(), total_steps=1).load(tmp_path)
 

@@ -11,7 +11,7 @@ from springtide.cli.live import live_view
 from springtide.cli.options import Overrides, RecipeName, RunFolderPath, examples
 from springtide.core.errors import UsageError
 from springtide.launch.chats import read_chats
-from springtide.recipe import dump_recipe, load_recipe
+from springtide.recipe import anchored, dump_recipe, load_recipe
 from springtide.telemetry.run_folder import RunFolder
 
 
@@ -44,7 +44,7 @@ def sft(
     What it leaves is a run at step 0: export it, or resume it to go on with reinforcement learning.
     """
     require_train("springtide sft")
-    loaded = load_recipe(recipe, overrides or [])
+    loaded = anchored(load_recipe(recipe, overrides or []))
     if loaded.warm_start.steps == 0:
         raise UsageError("warm_start.steps = 0 leaves nothing to train: set it to the number of supervised steps.")
     if data is not None:

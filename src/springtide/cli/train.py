@@ -17,7 +17,7 @@ from springtide.config import Recipe
 from springtide.core.errors import UsageError
 from springtide.evaluation.report import HEADER, duration, next_commands, success_rows
 from springtide.evaluation.result import RunResult
-from springtide.recipe import dump_recipe, load_recipe
+from springtide.recipe import anchored, dump_recipe, load_recipe
 from springtide.telemetry.run_folder import RunFolder
 
 
@@ -106,7 +106,7 @@ def _prepare(
             raise UsageError(f"--from {from_step} needs --resume RUN: it names the step of that run to branch from.")
         if recipe is None:
             raise UsageError("Name a recipe, such as `springtide train quickstart`, or a run with --resume RUN.")
-        loaded = load_recipe(recipe, overrides)
+        loaded = anchored(load_recipe(recipe, overrides))
         return loaded, RunFolder.create(name=loaded.name, recipe_text=dump_recipe(loaded), path=path)
     if recipe is not None:
         raise UsageError(f"Leave out the recipe '{recipe}' with --resume: the run has its own.")
@@ -118,5 +118,5 @@ def _prepare(
                 f"{option} does not go with a resumed run, which stays as it is: branch it with --from STEP."
             )
         return load_recipe(source.recipe), source
-    branch = load_recipe(source.recipe, overrides)
+    branch = anchored(load_recipe(source.recipe, overrides))
     return branch, source.branch(from_step, name=branch.name, recipe_text=dump_recipe(branch), path=path)

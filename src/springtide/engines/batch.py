@@ -43,8 +43,7 @@ class Batch:
             ).flatten()
             for heads in dict.fromkeys(shape.heads for shape in storage.shapes)
         }
-        spare = HOLE_BYTES.get(device.type, HOLE_BYTES_ACCELERATOR) // storage.bytes_per_token
-        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in _adjacent(rows, spare)]
+        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in adjacent(rows, storage)]
 
     def advance(self) -> None:
         """Move on by one token per row; only for passes whose rows have one new token each."""
@@ -74,18 +73,20 @@ class Batch:
         )
 
 
-def _adjacent(rows: Sequence[Row], spare: int) -> list[list[Row]]:
+def adjacent(rows: Sequence[Row], storage: Storage) -> list[list[Row]]:
     """Rows in order, cut into groups of equal block length and similar count whose blocks lie side by side.
 
-    Between rows of one new token there may be blocks of others, up to `spare` tokens.
+    Rows of one new token may have a few blocks of others between them.
     """
+    spare = HOLE_BYTES.get(storage.device.type, HOLE_BYTES_ACCELERATOR) // storage.bytes_per_token
     groups: list[list[Row]] = []
+    kind, end = (-1, -1), 0
     for row in rows:
-        last = groups[-1][-1] if groups else None
-        if last is not None and row_order(row)[:2] == row_order(last)[:2]:
-            hole = row.block.offset - last.block.offset - row.block.length
-            if hole <= (spare if row.new == 1 else 0):
-                groups[-1].append(row)
-                continue
-        groups.append([row])
+        offset, length = row.block
+        same = kind == (kind := row_order(row)[:2])
+        if same and offset - end <= (spare if row.new == 1 else 0):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+        end = offset + length
     return groups

@@ -41,12 +41,31 @@ class Blocks:
             length *= 2
             if length > self.largest:
                 return None
-        offset = self._free[length].pop(0)
-        while length > wanted:
+        block = Block(self._free[length][0], wanted)
+        self._split(Block(block.offset, length), block)
+        return block
+
+    def take(self, block: Block) -> bool:
+        """Hand out this very block, if it is free."""
+        length = block.length
+        while length <= self.largest:
+            whole = Block(block.offset // length * length, length)
+            if whole.offset in self._free.get(length, ()):
+                self._split(whole, block)
+                return True
+            length *= 2
+        return False
+
+    def _split(self, whole: Block, block: Block) -> None:
+        """Hand out `block` of the free block `whole`; what remains is free."""
+        offset, length = whole
+        self._free[length].remove(offset)
+        while length > block.length:
             length //= 2
-            insort(self._free.setdefault(length, []), offset + length)
-        self.reserved += wanted
-        return Block(offset, wanted)
+            near = offset if block.offset < offset + length else offset + length
+            insort(self._free.setdefault(length, []), offset + length if near == offset else offset)
+            offset = near
+        self.reserved += block.length
 
     def free(self, block: Block) -> None:
         offset, length = block

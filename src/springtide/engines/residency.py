@@ -110,6 +110,17 @@ class ResidentSessions:
             if block is not None:
                 self._bring_in(session, block)
 
+    def place(self, session: Session, block: Block) -> None:
+        """Move a hot session to `block`, of its block's length, if it is free or held by one that does not run."""
+        old = session.block
+        assert old is not None
+        holder = next((each for each in self if each.block == block), None)
+        if holder is not None and not holder.running:
+            self._storage.swap(old, block, max(session.computed, holder.computed))
+            session.block, holder.block = block, old
+        elif holder is None and self._blocks.take(block):
+            self._bring_in(session, block)
+
     def copy_prefix(self, source: Session, target: Session, tokens: int) -> None:
         """Give hot `target` the first `tokens` tokens of `source`'s KV."""
         assert target.block is not None

@@ -68,6 +68,14 @@ class Storage:
         for shape in self._buffers:
             self._view(shape, target, tokens).copy_(self._view(shape, source, tokens))
 
+    def swap(self, first: Block, second: Block, tokens: int) -> None:
+        """Exchange the first `tokens` tokens of two blocks of one length."""
+        for shape in self._buffers:
+            left, right = self._view(shape, first, tokens), self._view(shape, second, tokens)
+            kept = left.clone()
+            left.copy_(right)
+            right.copy_(kept)
+
     def save(self, block: Block, tokens: int) -> HostCopy:
         """The first `tokens` tokens of a block, copied to host memory."""
         host = torch.device("cpu")

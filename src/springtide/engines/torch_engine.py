@@ -19,6 +19,7 @@ from springtide.core.sampling import Sampled, SampleRequest, SampleStop
 from springtide.core.version import PolicyVersion
 from springtide.engines.batch import Batch
 from springtide.engines.blocks import Blocks
+from springtide.engines.compaction import compact
 from springtide.engines.config import TorchEngineConfig
 from springtide.engines.counters import Counters
 from springtide.engines.group import Row, row_order
@@ -85,6 +86,7 @@ class TorchEngine:
                     left -= 1
                     finished = self._mixed_pass()
                 else:
+                    compact(self._turns.running, self._residents, self._storage)
                     steps = self._run_length(left)
                     left -= steps
                     finished = self._decode(steps)

@@ -58,6 +58,9 @@ class Turns:
     def grow(self) -> None:
         """Give every running session a block for all its tokens, the oldest first."""
         for session in list(self.running):
+            block = session.block
+            if block is not None and block.length >= len(session.tokens):
+                continue
             while session.running and not self._residents.make_hot(session, len(session.tokens)):
                 self._preempt(self.running[-1])
 

@@ -1,9 +1,8 @@
 """Which environment answers the agent."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
 
@@ -41,13 +40,6 @@ class CustomConfig(StrictModel):
     phase_seconds: float = Field(
         60.0, gt=0, description="Seconds after which a reset, step or verify counts as hung and the episode as invalid."
     )
-
-    @field_validator("path")
-    @classmethod
-    def _absolute(cls, path: str) -> str:
-        """A run is resumed from anywhere."""
-        file, colon, name = path.rpartition(":")
-        return f"{Path(file).expanduser().absolute()}:{name}" if colon and file.endswith(".py") else path
 
 
 EnvironmentConfig = Annotated[ShellConfig | WordGameConfig | CustomConfig, Field(discriminator="type")]

@@ -1,9 +1,8 @@
 """Which model is trained."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
 
@@ -35,12 +34,6 @@ class PretrainedModelConfig(StrictModel):
         "auto", description="auto: float32 on CPU, bfloat16 on an accelerator."
     )
     gradient_checkpointing: bool = False
-
-    @field_validator("path")
-    @classmethod
-    def _absolute(cls, path: str) -> str:
-        """A run is resumed from anywhere."""
-        return str(Path(path).expanduser().absolute()) if path else path
 
 
 ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
