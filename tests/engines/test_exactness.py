@@ -76,3 +76,12 @@ def test_reduced_precision_follows_the_models_own_forward() -> None:
         logits = model(input_ids=torch.tensor([prompt + sampled.tokens])).logits[0, len(prompt) - 1 : -1].float()
     logprobs = logits.log_softmax(-1).gather(-1, torch.tensor(sampled.tokens)[:, None]).squeeze(-1)
     assert (logprobs - torch.tensor(sampled.logprobs)).abs().max() < 0.15
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3"])
+def test_contexts_too_long_for_shared_masks_give_the_same_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = play(engine(name, prefill_chunk=512), _ragged())
+    monkeypatch.setattr("springtide.engines.group.STACKED_MASK", 0)
+    monkeypatch.setattr("springtide.engines.batch.GROUP_MASK", 0)
+    results = play(engine(name, prefill_chunk=512), _ragged())
+    assert {m: s.tokens for m, s in results.items()} == {m: s.tokens for m, s in expected.items()}

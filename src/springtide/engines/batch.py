@@ -21,6 +21,9 @@ HOLE_BYTES = {"cpu": 1 << 18}
 group would."""
 HOLE_BYTES_ACCELERATOR = 1 << 24
 
+GROUP_MASK = 1 << 25
+"""Entries that the mask of a prefill group may have, so that long contexts do not need masks of gigabytes."""
+
 
 class Batch:
     """A pass over `rows`, which are in `row_order`. `steps` of one token each may follow by `advance`."""
@@ -83,10 +86,21 @@ def adjacent(rows: Sequence[Row], storage: Storage) -> list[list[Row]]:
     kind, end = (-1, -1), 0
     for row in rows:
         offset, length = row.block
-        same = kind == (kind := row_order(row)[:2])
-        if same and offset - end <= (spare if row.new == 1 else 0):
+        if row_order(row)[:2] != kind:
+            fits = False
+        elif row.new == 1:
+            fits = offset - end <= spare
+        else:
+            fits = offset == end and _mask_size(groups[-1], row) <= GROUP_MASK
+        if fits:
             groups[-1].append(row)
         else:
             groups.append([row])
-        end = offset + length
+        kind, end = row_order(row)[:2], offset + length
     return groups
+
+
+def _mask_size(group: Sequence[Row], row: Row) -> int:
+    """Entries of the mask of `group` with `row` added, at most."""
+    # Counts within a group differ by less than a factor of two.
+    return (len(group) + 1) * 2 * row.new * row.block.length

@@ -13,6 +13,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from springtide.engines.blocks import Block
 from springtide.engines.storage import LayerShape, Storage
 
+STACKED_MASK = 1 << 22
+"""Entries of a mask up to which it is repeated for the query heads that share a KV head; above, they take turns."""
+
 REACH = 16
 """Attention reads KV up to the longest row, rounded up to this many tokens: few distinct shapes."""
 
@@ -55,7 +58,8 @@ class RowGroup:
         self._starts = torch.tensor(starts, device=storage.device)
         self._dtype = storage.dtype
         self._full = self.tokens == self._blocks * self._queries
-        self._equal = self._full and len(set(starts)) == 1
+        equal = self._full and len(set(starts)) == 1 and self._queries > 1
+        self._mask_rows = 1 if equal else self._blocks
         self._spread = None if self._full else _spread(rows, places, self._queries, storage.device)
         self._masks: dict[tuple[int | None, int, int], torch.Tensor] = {}
         self._direct = self._queries == 1 and storage.device.type == "cpu" and storage.dtype == torch.float32
@@ -116,15 +120,19 @@ class RowGroup:
         heads, width = query.shape[1:]
         kv_heads = shape.key.heads
         sharing = heads // kv_heads
-        # [blocks, queries, KV heads, sharing, width] -> [blocks, KV heads, sharing * queries, width]
+        # [blocks, queries, KV heads, sharing, width] -> [blocks, KV heads, sharing, queries, width]
         query = query.view(self._blocks, self._queries, kv_heads, sharing, width).permute(0, 2, 3, 1, 4)
-        query = query.reshape(self._blocks, kv_heads, sharing * self._queries, width)
         key, value = self._window(keys, *shape.key), self._window(values, *shape.value)
-        mask = self._mask(options.window, 1 if self._queries == 1 else sharing, 0)
+        stacked = 1 if self._queries == 1 else sharing
         if options.softcap is not None or options.sinks is not None:
-            result = _explicit(query, key, value, mask, options)
+            result = _explicit(query.flatten(2, 3), key, value, self._mask(options.window, stacked, 0), options)
+        elif self._mask_rows * self._queries * self._reach * stacked <= STACKED_MASK:
+            mask = self._mask(options.window, stacked, 0)
+            result = scaled_dot_product_attention(query.flatten(2, 3), key, value, mask, scale=options.scale)
         else:
-            result = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=options.scale)
+            mask = self._mask(options.window, 1, 0)
+            pieces = [scaled_dot_product_attention(q, key, value, mask, scale=options.scale) for q in query.unbind(2)]
+            result = torch.stack(pieces, dim=2)
         result = result.view(self._blocks, heads, self._queries, -1).transpose(1, 2)
         return result.reshape(self._blocks * self._queries, heads, -1)
 
@@ -141,7 +149,7 @@ class RowGroup:
         """Additive, [blocks or 1, 1, stacked * queries, reach]; if `repeated`, [blocks * repeated, 1, reach]."""
         mask = self._masks.get((window, stacked, repeated))
         if mask is None:
-            starts = self._starts[:1] if self._equal and self._queries > 1 else self._starts
+            starts = self._starts[: self._mask_rows]
             steps = torch.arange(self._queries, device=starts.device)
             # Clamped so that the padding of a shorter row still sees something and stays finite.
             position = (starts[:, None] + steps).clamp_(max=self._reach - 1)[:, :, None]

@@ -82,11 +82,11 @@ class TorchEngine:
             while left > 0 and not finished and self.has_work():
                 self._turns.admit(self._version)
                 self._turns.grow()
+                compact(self._turns.running, self._residents, self._storage)
                 if any(session.pending > 1 for session in self._turns.running):
                     left -= 1
                     finished = self._mixed_pass()
                 else:
-                    compact(self._turns.running, self._residents, self._storage)
                     steps = self._run_length(left)
                     left -= steps
                     finished = self._decode(steps)
