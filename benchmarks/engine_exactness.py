@@ -22,7 +22,7 @@ SHAPE: dict[str, Any] = {
     "num_key_value_heads": 2,
     "head_dim": 16,
     "max_position_embeddings": 512,
-    "initializer_range": 0.2,
+    "initializer_range": 0.1,
     "bos_token_id": None,
     "eos_token_id": None,
     "pad_token_id": 0,

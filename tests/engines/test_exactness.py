@@ -85,3 +85,12 @@ def test_contexts_too_long_for_shared_masks_give_the_same_tokens(name: str, monk
     monkeypatch.setattr("springtide.engines.batch.GROUP_MASK", 0)
     results = play(engine(name, prefill_chunk=512), _ragged())
     assert {m: s.tokens for m, s in results.items()} == {m: s.tokens for m, s in expected.items()}
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3"])
+def test_both_ways_to_attend_to_long_contexts_give_the_same_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = play(engine(name, prefill_chunk=512), _ragged())
+    monkeypatch.setattr("springtide.engines.group.PRODUCTS_REACH", 0)
+    monkeypatch.setattr("springtide.engines.group.PRODUCTS_QUERIES", 2)
+    results = play(engine(name, prefill_chunk=48), _ragged())
+    assert {m: s.tokens for m, s in results.items()} == {m: s.tokens for m, s in expected.items()}

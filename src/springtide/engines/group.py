@@ -11,10 +11,15 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from springtide.engines.blocks import Block
+from springtide.engines.linear import has_onednn, product
 from springtide.engines.storage import LayerShape, Storage
 
+PRODUCTS_QUERIES = 32
+PRODUCTS_REACH = 512
+"""New tokens and context from which two oneDNN products per row and head are faster than the fused kernel."""
+
 STACKED_MASK = 1 << 22
-"""Entries of a mask up to which it is repeated for the query heads that share a KV head; above, they take turns."""
+"""Entries of a mask or of scores up to which the query heads that share a KV head go together; above, they take turns."""
 
 REACH = 16
 """Attention reads KV up to the longest row, rounded up to this many tokens: few distinct shapes."""
@@ -62,7 +67,11 @@ class RowGroup:
         self._mask_rows = 1 if equal else self._blocks
         self._spread = None if self._full else _spread(rows, places, self._queries, storage.device)
         self._masks: dict[tuple[int | None, int, int], torch.Tensor] = {}
-        self._direct = self._queries == 1 and storage.device.type == "cpu" and storage.dtype == torch.float32
+        self._first_start = min(starts)
+        in_float32_on_cpu = storage.device.type == "cpu" and storage.dtype == torch.float32
+        long = self._queries >= PRODUCTS_QUERIES and self._reach >= PRODUCTS_REACH
+        self._by_products = long and in_float32_on_cpu and has_onednn()
+        self._direct = self._queries == 1 and in_float32_on_cpu
 
     def advance(self) -> None:
         self._starts += 1
@@ -126,6 +135,8 @@ class RowGroup:
         stacked = 1 if self._queries == 1 else sharing
         if options.softcap is not None or options.sinks is not None:
             result = _explicit(query.flatten(2, 3), key, value, self._mask(options.window, stacked, 0), options)
+        elif self._by_products and self._queries * self._reach * stacked <= STACKED_MASK:
+            result = self._products(query.flatten(2, 3), key, value, self._mask(options.window, stacked, 0), options)
         elif self._mask_rows * self._queries * self._reach * stacked <= STACKED_MASK:
             mask = self._mask(options.window, stacked, 0)
             result = scaled_dot_product_attention(query.flatten(2, 3), key, value, mask, scale=options.scale)
@@ -135,6 +146,22 @@ class RowGroup:
             result = torch.stack(pieces, dim=2)
         result = result.view(self._blocks, heads, self._queries, -1).transpose(1, 2)
         return result.reshape(self._blocks * self._queries, heads, -1)
+
+    def _products(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, options: AttentionOptions
+    ) -> torch.Tensor:
+        """In float32 on the CPU, over long contexts: one KV head of one row at a time by the faster matrix product."""
+        # Nothing before the first row's new tokens is hidden from anyone, unless by a window.
+        visible = 0 if options.window is not None else self._first_start
+        heads = key.shape[1]
+        masks = mask[:, 0, :, visible:].unbind(0)
+        rows = []
+        each = zip(*(part.flatten(0, 1).unbind(0) for part in (query * options.scale, key, value)), strict=True)
+        for index, (q, k, v) in enumerate(each):
+            scores = product(q, k)
+            scores[:, visible:] += masks[index // heads if len(masks) > 1 else 0]
+            rows.append(product(scores.softmax(-1), v.t()))
+        return torch.stack(rows).view(self._blocks, heads, query.shape[2], -1)
 
     def _window(self, plane: torch.Tensor, heads: int, width: int) -> torch.Tensor:
         """The group's KV in a flat plane, [blocks, heads, reach, width], in place."""

@@ -17,13 +17,21 @@ MINIMUM_PRODUCTS = 1 << 20
 
 def use_onednn(model: torch.nn.Module) -> None:
     """Switch the plain linear layers of `model`; does nothing where oneDNN is missing or weights are not float32."""
-    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not available or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return
-    for module in model.modules():
+    for module in model.modules() if has_onednn() else ():
         if type(module) is torch.nn.Linear and _in_float32_on_cpu(module.weight):
             layer: Any = module
             layer.forward = partial(_forward, module)
+
+
+def has_onednn() -> bool:
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def product(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """`states` [..., n] times `weight` [m, n] transposed, by oneDNN."""
+    result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
+    return result
 
 
 def _in_float32_on_cpu(weight: torch.Tensor) -> bool:
@@ -33,5 +41,4 @@ def _in_float32_on_cpu(weight: torch.Tensor) -> bool:
 def _forward(module: torch.nn.Linear, states: torch.Tensor) -> torch.Tensor:
     if states.numel() * module.out_features < MINIMUM_PRODUCTS:
         return linear(states, module.weight, module.bias)
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(states, module.weight, module.bias, "none", [], "")
-    return product
+    return product(states, module.weight, module.bias)
