@@ -229,6 +229,16 @@ def test_an_update_in_the_middle_of_a_turn(kv: str) -> None:
         assert player.stats().reprefilled == 0
 
 
+@pytest.mark.parametrize("kv", ["keep", "recompute"])
+def test_weights_that_diverged_leave_nothing_behind(kv: str) -> None:
+    player = engine()
+    bad = {name: tensor * float("nan") for name, tensor in _weights().items()}
+    player.load_weights(number=1, weights=bad, kv="keep")
+    assert all(value != value for value in sample(player, request(text(0, 100), group=1)).logprobs)
+    player.load_weights(number=2, weights=_weights(), kv=kv)  # type: ignore[arg-type]
+    assert sample(player, request(PROMPT)).tokens == reference_greedy("qwen3", PROMPT, 12)
+
+
 def test_prompts_are_not_shared_across_versions() -> None:
     player = engine()
     sample(player, request(PROMPT))

@@ -19,7 +19,7 @@ PRODUCTS_REACH = 512
 """New tokens and context from which two oneDNN products per row and head are faster than the fused kernel."""
 
 STACKED_MASK = 1 << 22
-"""Entries of a mask or of scores up to which the query heads that share a KV head go together; above, they take turns."""
+"""Entries of a mask, or scores, up to which query heads that share a KV head go together; above, they take turns."""
 
 REACH = 16
 """Attention reads KV up to the longest row, rounded up to this many tokens: few distinct shapes."""

@@ -63,6 +63,10 @@ class Storage:
         shape, plane = self._places[2 * layer + 1]
         return self._buffers[shape][plane]
 
+    def clear(self) -> None:
+        for buffer in self._buffers.values():
+            buffer.zero_()
+
     def copy(self, source: Block, target: Block, tokens: int) -> None:
         """Copy the first `tokens` tokens of a block."""
         for shape in self._buffers:

@@ -44,6 +44,7 @@ class TorchEngine:
         self._seed = seed
         self._version = 0
         self._submitted = 0
+        self._poisoned = False
         self._chunk = config.prefill_chunk
         blocks = Blocks(config.capacity_tokens)
         self._blocks = blocks
@@ -119,12 +120,16 @@ class TorchEngine:
     def load_weights(self, *, number: int, weights: Mapping[str, torch.Tensor], kv: KvPolicy) -> PolicyVersion:
         digest = self._network.load(weights)
         self._version = number
-        if kv == "recompute":
+        if kv == "recompute" or self._poisoned:
             for session in self._residents:
                 if session.running:
                     session.truncate(0)
                 else:
                     self._residents.forget(session)
+        if self._poisoned:
+            # Attention multiplies masked values by zero, which does not silence a NaN left in a block.
+            self._storage.clear()
+            self._poisoned = False
         return PolicyVersion(number, digest)
 
     def stats(self) -> EngineStats:
@@ -252,6 +257,7 @@ class TorchEngine:
         """Append tokens and log-probs [steps, rows] to the turns; those that end leave, in order of submission."""
         finished: list[Finished] = []
         steps = len(sampled)
+        self._poisoned = self._poisoned or bool(logprobs.isnan().any())
         for session, tokens, values in zip(sessions, sampled.T.tolist(), logprobs.T.tolist(), strict=True):
             turn = session.turn
             assert turn is not None
