@@ -118,11 +118,10 @@ def _problem(attempt: Attempt, result: CommandResult, left: CommandResult | None
 
 def attempts(*, python: bool) -> list[Attempt]:
     """All attempts; without `python` only those that a shell can make."""
-    return [*_exhausting(), *_looking(), *_escaping(), *(_calling() if python else [])]
+    return [*_exhausting(), *_staying(), *_looking(), *_escaping(), *(_calling() if python else [])]
 
 
 def _exhausting() -> list[Attempt]:
-    no_others = "cat /proc/[0-9]*/comm 2>/dev/null | grep -x sleep"
     return [
         Attempt(
             name="fork bomb",
@@ -177,6 +176,12 @@ def _exhausting() -> list[Attempt]:
             ends=frozenset({CommandEnd.CPU_LIMIT}),
             cpu_seconds=0.2,
         ),
+    ]
+
+
+def _staying() -> list[Attempt]:
+    no_others = "cat /proc/[0-9]*/comm 2>/dev/null | grep -x sleep"
+    return [
         Attempt(
             name="deaf to signals",
             command="trap '' TERM INT HUP QUIT; while :; do sleep 60; done",
@@ -263,51 +268,63 @@ def _escaping() -> list[Attempt]:
     ]
 
 
+_CALLS: list[tuple[str, str, str, str]] = [
+    ("being traced", "ptrace", "0,0,0,0", _EPERM),
+    ("tracing the first process", "ptrace", "16,1,0,0", _EPERM),
+    ("reading another's memory", "process_vm_readv", "1,0,0,0,0,0", _EPERM),
+    ("mount", "mount", "b'x',b'/tmp',b'tmpfs',0,None", _EPERM),
+    ("umount", "umount2", "b'/proc',2", _EPERM),
+    ("pivot_root", "pivot_root", "b'/tmp',b'/tmp'", _EPERM),
+    ("open_tree", "open_tree", "-100,b'/',1", _EPERM),
+    ("fsopen", "fsopen", "b'tmpfs',0", _EPERM),
+    ("unshare, user", "unshare", "0x10000000", _EPERM),
+    ("unshare, mount", "unshare", "0x00020000", _EPERM),
+    ("unshare, network", "unshare", "0x40000000", _EPERM),
+    ("setns", "setns", "os.open('/proc/self/ns/net',0),0", _EPERM),
+    ("clone, user namespace", "clone", "0x10000011,0,0,0,0", _EPERM),
+    ("clone3", "clone3", "None,0", _ENOSYS),
+    ("key ring", "keyctl", "0,-3,0,0,0", _EPERM),
+    ("adding a key", "add_key", "b'user',b'k',b'v',1,-3", _EPERM),
+    ("asking for a key", "request_key", "b'user',b'k',None,-3", _EPERM),
+    ("bpf", "bpf", "0,None,0", _EPERM),
+    ("performance events", "perf_event_open", "None,0,-1,-1,0", _EPERM),
+    ("io_uring", "io_uring_setup", "1,None", _EPERM),
+    ("userfaultfd", "userfaultfd", "0", _EPERM),
+    ("kexec", "kexec_load", "0,0,None,0", _EPERM),
+    ("kernel module", "init_module", "None,0,b''", _EPERM),
+    ("reboot", "reboot", "0xfee1dead,672274793,0,None", _EPERM),
+    ("swap", "swapon", "b'/tmp/x',0", _EPERM),
+    ("host name", "sethostname", "b'x',1", _EPERM),
+    ("clock", "settimeofday", "None,None", _EPERM),
+    ("file handles", "open_by_handle_at", "0,None,0", _EPERM),
+    ("fanotify", "fanotify_init", "0,0", _EPERM),
+    ("executable data", "personality", "0x0400000", _EPERM),
+    ("typing for another", "ioctl", "0,0x5412,b'x'", _EPERM),
+    ("limits of the first process", "prlimit64", "1,0,None,None", _EPERM),
+    ("schedule of the first process", "sched_setscheduler", "1,5,bytes(4)", _EPERM),
+    ("priority of the user", "setpriority", "2,0,19", _EPERM),
+    ("IPv4, stream", "socket", "2,1,0", _NO_FAMILY),
+    ("IPv4, datagram", "socket", "2,2,0", _NO_FAMILY),
+    ("IPv6", "socket", "10,1,0", _NO_FAMILY),
+    ("netlink", "socket", "16,3,0", _NO_FAMILY),
+    ("packets", "socket", "17,3,0", _NO_FAMILY),
+    ("crypto sockets", "socket", "38,5,0", _NO_FAMILY),
+    ("the hypervisor's sockets", "socket", "40,1,0", _NO_FAMILY),
+]
+"""What, by which call, with which arguments, and what it must answer: result and error number."""
+
+_HOARDS = {
+    "memory in nameless files": "import os;[os.write(os.memfd_create('m'),bytes(4<<20)) for _ in range(80)]",
+    "memory in shared mappings": "import mmap;"
+    "k=[mmap.mmap(-1,4<<20) for _ in range(80)];[m.write(bytes(4<<20)) for m in k]",
+    "memory in segments": "import ctypes;c=ctypes.CDLL(None);c.shmat.restype=ctypes.c_void_p;"
+    "[ctypes.memset(c.shmat(c.shmget(0,4<<20,0o666),None,0),1,4<<20) for _ in range(80)]",
+}
+"""Programs that take 320 MB in ways that belong to no process."""
+
+
 def _calling() -> list[Attempt]:
     """Raw system calls, with arguments that would do no harm if they went through."""
-    calls: list[tuple[str, str, str, str]] = [
-        ("being traced", "ptrace", "0,0,0,0", _EPERM),
-        ("tracing the first process", "ptrace", "16,1,0,0", _EPERM),
-        ("reading another's memory", "process_vm_readv", "1,0,0,0,0,0", _EPERM),
-        ("mount", "mount", "b'x',b'/tmp',b'tmpfs',0,None", _EPERM),
-        ("umount", "umount2", "b'/proc',2", _EPERM),
-        ("pivot_root", "pivot_root", "b'/tmp',b'/tmp'", _EPERM),
-        ("open_tree", "open_tree", "-100,b'/',1", _EPERM),
-        ("fsopen", "fsopen", "b'tmpfs',0", _EPERM),
-        ("unshare, user", "unshare", "0x10000000", _EPERM),
-        ("unshare, mount", "unshare", "0x00020000", _EPERM),
-        ("unshare, network", "unshare", "0x40000000", _EPERM),
-        ("setns", "setns", "os.open('/proc/self/ns/net',0),0", _EPERM),
-        ("clone, user namespace", "clone", "0x10000011,0,0,0,0", _EPERM),
-        ("clone3", "clone3", "None,0", _ENOSYS),
-        ("key ring", "keyctl", "0,-3,0,0,0", _EPERM),
-        ("adding a key", "add_key", "b'user',b'k',b'v',1,-3", _EPERM),
-        ("asking for a key", "request_key", "b'user',b'k',None,-3", _EPERM),
-        ("bpf", "bpf", "0,None,0", _EPERM),
-        ("performance events", "perf_event_open", "None,0,-1,-1,0", _EPERM),
-        ("io_uring", "io_uring_setup", "1,None", _EPERM),
-        ("userfaultfd", "userfaultfd", "0", _EPERM),
-        ("kexec", "kexec_load", "0,0,None,0", _EPERM),
-        ("kernel module", "init_module", "None,0,b''", _EPERM),
-        ("reboot", "reboot", "0xfee1dead,672274793,0,None", _EPERM),
-        ("swap", "swapon", "b'/tmp/x',0", _EPERM),
-        ("host name", "sethostname", "b'x',1", _EPERM),
-        ("clock", "settimeofday", "None,None", _EPERM),
-        ("file handles", "open_by_handle_at", "0,None,0", _EPERM),
-        ("fanotify", "fanotify_init", "0,0", _EPERM),
-        ("executable data", "personality", "0x0400000", _EPERM),
-        ("typing for another", "ioctl", "0,0x5412,b'x'", _EPERM),
-        ("limits of the first process", "prlimit64", "1,0,None,None", _EPERM),
-        ("schedule of the first process", "sched_setscheduler", "1,5,bytes(4)", _EPERM),
-        ("priority of the user", "setpriority", "2,0,19", _EPERM),
-        ("IPv4, stream", "socket", "2,1,0", _NO_FAMILY),
-        ("IPv4, datagram", "socket", "2,2,0", _NO_FAMILY),
-        ("IPv6", "socket", "10,1,0", _NO_FAMILY),
-        ("netlink", "socket", "16,3,0", _NO_FAMILY),
-        ("packets", "socket", "17,3,0", _NO_FAMILY),
-        ("crypto sockets", "socket", "38,5,0", _NO_FAMILY),
-        ("the hypervisor's sockets", "socket", "40,1,0", _NO_FAMILY),
-    ]
     numbers = TABLES[machine()]
     raw = [
         Attempt(
@@ -316,15 +333,8 @@ def _calling() -> list[Attempt]:
             f'print(c({numbers[call]},{arguments}),ctypes.get_errno())"',
             shows=f"^{expected}$",
         )
-        for name, call, arguments, expected in calls
+        for name, call, arguments, expected in _CALLS
     ]
-    hoards = {
-        "memory in nameless files": "import os;[os.write(os.memfd_create('m'),bytes(4<<20)) for _ in range(80)]",
-        "memory in shared mappings": "import mmap;"
-        "k=[mmap.mmap(-1,4<<20) for _ in range(80)];[m.write(bytes(4<<20)) for m in k]",
-        "memory in segments": "import ctypes;c=ctypes.CDLL(None);c.shmat.restype=ctypes.c_void_p;"
-        "[ctypes.memset(c.shmat(c.shmget(0,4<<20,0o666),None,0),1,4<<20) for _ in range(80)]",
-    }
     connect = "import socket;s=socket.socket(socket.AF_UNIX);s.connect(chr(0)+'{socket}');print(s.recv(99))"
     return [
         *raw,
@@ -335,7 +345,7 @@ def _calling() -> list[Attempt]:
                 ends=frozenset({CommandEnd.OOM}),
                 exact_limits=True,
             )
-            for name, program in hoards.items()
+            for name, program in _HOARDS.items()
         ),
         Attempt(
             name="abstract socket of the host",
