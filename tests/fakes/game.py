@@ -56,15 +56,16 @@ class FakeGame:
         self.source.open -= 1
 
     async def _wait(self):
-        await asyncio.sleep(self.rng.expovariate(1.0) if self.source.latency else 0.0)
+        await asyncio.sleep(self.source.pace * self.rng.expovariate(1.0) if self.source.latency else 0.0)
 
 
 class FakeSource:
     limits = PhaseLimits()
 
-    def __init__(self, *, turns=2, latency=True, fault_rate=0.0):
+    def __init__(self, *, turns=2, latency=True, fault_rate=0.0, pace=1.0):
         self.turns = turns
         self.latency = latency
+        self.pace = pace
         self.fault_rate = fault_rate
         self.faults = random.Random(0)
         self.open = 0

@@ -38,14 +38,15 @@ def new_disk():
 class FakeRun:
     """One process of a run. `start` drives it to its end or to its death."""
 
-    def __init__(self, disk, config, *, source=None, evaluation_tasks=2, checkpoint_every=2, observers=()):
+    def __init__(self, disk, config, *, source=None, evaluation_tasks=2, checkpoint_every=2, observers=(), costs=None):
+        self.costs = COSTS | (costs or {})
         self.disk = disk
         self.config = config
         self.source = source or FakeSource()
         self.milestones = Milestones(
             last=config.steps,
             evaluation_tasks=evaluation_tasks,
-            evaluation_every=2,
+            evaluation_every=2 if evaluation_tasks else 0,
             evaluation_tasks_on_the_way=2,
             checkpoint_every=checkpoint_every,
         )
@@ -56,8 +57,9 @@ class FakeRun:
 
     async def _main(self):
         clock = LoopClock()
-        executor = InlineExecutor(lambda lane, name: COSTS.get(name, 0.05))
         ledger = Ledger(clock.now)
+        ledger.lane("journal").wait_for("idle")
+        executor = InlineExecutor(lambda lane, name: self.costs.get(name, 0.05), ledger)
         self.ledger = ledger
         sync = self.config.mode == "sync"
         scheduler = Scheduler(self.config, self.milestones)
@@ -114,6 +116,7 @@ class FakeRun:
         )
         await controller.run(await recovery.recover())
         self.ledger_shares = ledger.unattributed_share()
+        self.ledger_seconds = ledger.seconds()
         return scheduler
 
     def start(self, *, kill_after=None):

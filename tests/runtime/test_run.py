@@ -183,10 +183,38 @@ def test_evaluations_meet_the_same_tasks_at_every_version():
     assert tasks == ["evaluate-0", "evaluate-1"] * 3
 
 
-def test_every_second_of_a_lane_has_a_name():
-    for mode in ("sync", "async"):
-        run = FakeRun(new_disk(), small_config(mode))
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_every_second_of_a_lane_has_a_name(mode):
+    run = FakeRun(new_disk(), small_config(mode))
+    _, loop = run.start()
+    assert set(run.ledger_shares) == {"engine", "trainer", "journal"}
+    assert max(run.ledger_shares.values()) < 0.01
+    for bins in run.ledger_seconds.values():
+        assert sum(bins.values()) == pytest.approx(loop.time(), rel=0.02)
+
+
+STALLS = {
+    "a slow environment": ({}, {"latency": True, "pace": 20.0}, "engine", "environment"),
+    "a slow engine": ({"generate": 10.0}, {}, "trainer", "rollout"),
+    "a slow trainer": ({"train": 60.0}, {}, "engine", "training"),
+    "a slow handover": ({"load_weights": 30.0}, {}, "trainer", "publication"),
+    "a slow journal": ({"append": 3.0}, {}, "engine", "journal"),
+    "a slow checkpoint": ({"checkpoint": 60.0}, {}, "trainer", "checkpoint"),
+}
+
+
+@pytest.mark.parametrize("stall", STALLS)
+def test_a_planted_stall_lands_in_its_own_bin(stall):
+    costs, environment, lane, bin_name = STALLS[stall]
+    config = small_config("sync")
+
+    def seconds(costs, environment):
+        run = FakeRun(new_disk(), config, source=FakeSource(**environment), evaluation_tasks=0, costs=costs)
         run.start()
-        shares = run.ledger_shares
-        assert set(shares) == {"engine", "trainer"}
-        assert max(shares.values()) < 0.01
+        assert max(run.ledger_shares.values()) < 0.01
+        return run.ledger_seconds[lane]
+
+    healthy, stalled = seconds({}, {}), seconds(costs, environment)
+    growth = {name: stalled[name] - healthy.get(name, 0.0) for name in stalled}
+    assert max(growth, key=growth.get) == bin_name
+    assert growth[bin_name] > 0.8 * sum(max(value, 0.0) for value in growth.values())

@@ -143,6 +143,7 @@ class Controller:
             told.append((event, decided))
         written = [trajectory for _, trajectories in items for trajectory in trajectories]
         append = partial(self._journal.append, entries=entries, trajectories=written, ends=ends)
+        self._declare_waits(blamed="journal")
         await self._executor.run("journal", append, name="append")
         self._declare_waits()
         for command in commands:
@@ -170,16 +171,17 @@ class Controller:
             items.append(self._inbox.get_nowait())
         return items
 
-    def _declare_waits(self) -> None:
+    def _declare_waits(self, *, blamed: str = "") -> None:
+        """Tell the ledger what idle lanes wait for: `blamed`, if that holds up every decision."""
         state = self.scheduler
         if state.evaluating:
-            reason = "evaluation"
+            trainer = engine = "evaluation"
         elif state.publishing:
-            reason = "publication"
+            trainer = engine = "publication"
         else:
-            reason = "rollout"
-        self._trainer_lane.wait_for(reason)
-        self._dispatch.idle_reason = "training" if state.training else reason.replace("rollout", "admission")
+            trainer, engine = "rollout", "training" if state.training else "admission"
+        self._trainer_lane.wait_for(blamed or trainer)
+        self._dispatch.wait_for(engine, blamed=blamed)
 
     # -- commands ----------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,9 @@ class Dispatch:
         self._cancels: list[Member] = []
         self._engine_busy = False
         self._wake = asyncio.Event()
-        self.idle_reason = "start"
+        self._idle = True
+        self._reason = "start"
+        self._blamed = ""
 
     # -- episodes ----------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,12 @@ class Dispatch:
         work = partial(self._engine.load_weights, number=number, weights=weights, kv=kv)
         return await self._executor.run(LANE, work, name="load_weights")
 
+    def wait_for(self, reason: str, *, blamed: str = "") -> None:
+        """What an idle engine waits for while no episode is open; or, if somebody holds everything up, for that."""
+        self._reason, self._blamed = reason, blamed
+        if self._idle:
+            self._declare_wait()
+
     def waits(self) -> list[Wait]:
         """Who waits for tokens, oldest first."""
         now = self._clock.now()
@@ -90,11 +98,13 @@ class Dispatch:
 
     async def run(self) -> None:
         while True:
+            self._idle = True
             self._declare_wait()
             while not self._ready():
                 self._wake.clear()
                 await self._wake.wait()
                 self._declare_wait()
+            self._idle = False
             self._lane.wait_for("dispatch")
             requests, self._queue = self._queue, []
             requests.sort(key=lambda request: request.member)
@@ -110,7 +120,7 @@ class Dispatch:
         return bool(self._queue or self._engine_busy or self._releases or self._cancels)
 
     def _declare_wait(self) -> None:
-        self._lane.wait_for("environment" if self._open else self.idle_reason)
+        self._lane.wait_for(self._blamed or ("environment" if self._open else self._reason))
 
     def _visit(
         self, requests: list[SampleRequest], cancels: list[Member], releases: list[Member]
