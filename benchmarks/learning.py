@@ -2,9 +2,10 @@
 
     python benchmarks/learning.py --json
 
-For each seed: the quickstart recipe as it is (warm start, then RL), and two controls. *Imitation* spends the time that
-RL took on more supervised steps over fresh demonstrations. *Shuffled* is the same RL with the rewards of every step
-permuted among its episodes. All are evaluated on the same unseen-seed tasks, sampled at temperature 1 (L0).
+For each seed: the quickstart recipe as it is (warm start, then RL), two controls and one variant. *Imitation* spends
+the time that RL took on more supervised steps over fresh demonstrations. *Shuffled* is the same RL with the rewards of
+every step permuted among its episodes. *Async* is the same recipe with rollout and training overlapped (K = 1), for
+equal samples. All are evaluated on the same unseen-seed tasks, sampled at temperature 1 (L0).
 """
 
 import argparse
@@ -45,16 +46,21 @@ def run(recipe: Recipe, root: Path, name: str, *, shuffle: int | None = None) ->
     seconds = time.monotonic() - began
     records = list(read_metrics(folder.metrics))
     warm = dict(series(records, "warm_start/seconds"))
-    ledger = {name: value for name, value in records[-1].metrics.items() if name.startswith("ledger/trainer")}
+    last = [record for record in records if "train/loss" in record.metrics or "warm_start/loss" in record.metrics][-1]
+    ledger = {name: value for name, value in last.metrics.items() if name.startswith("ledger/")}
     return {
         "name": name,
         "seconds": seconds,
         "before": result.before,
         "after": result.after,
         "goodput_tokens_per_s": result.goodput_tokens_per_s,
+        "staleness_max": max((value for _, value in series(records, "staleness/max")), default=0.0),
+        "unattributed_max": max(
+            (value for name, value in last.metrics.items() if name.endswith("unattributed_share")), default=0.0
+        ),
         "rewards": series(records, "reward/mean"),
         "evaluations": series(records, "eval/success"),
-        "warm_start_seconds": warm,
+        "warm_start_seconds": warm.get(0, 0.0),
         "ledger": ledger,
     }
 
@@ -103,18 +109,22 @@ def measure(seed: int, root: Path, options: argparse.Namespace) -> dict[str, Any
     recipe = seeded(seed, options)
     learned = run(recipe, root, f"rl-{seed}")
     say(f"seed {seed}: {shown(learned['before'])} before, {shown(learned['after'])} after, {learned['seconds']:.0f} s")
-    warm_seconds = float(learned["ledger"].get("ledger/trainer/warm_start", 1.0))
+    warm_seconds = learned["warm_start_seconds"]
     longer = imitation(recipe, rl_seconds=learned["seconds"] - warm_seconds, warm_seconds=warm_seconds)
     imitated = run(longer, root, f"imitation-{seed}")
     say(f"seed {seed}: {shown(imitated['before'])} after {longer.warm_start.steps} supervised steps")
     shuffled = run(recipe, root, f"shuffled-{seed}", shuffle=seed)
     say(f"seed {seed}: {shown(shuffled['after'])} after RL on shuffled rewards")
+    overlapped = recipe.scheduling.model_copy(update={"mode": "async", "staleness": 1})
+    asynchronous = run(recipe.model_copy(update={"scheduling": overlapped}), root, f"async-{seed}")
+    say(f"seed {seed}: {shown(asynchronous['after'])} after RL in async, {asynchronous['seconds']:.0f} s")
     return {
         "seed": seed,
         "rl": learned,
         "imitation": imitated,
         "imitation_steps": longer.warm_start.steps,
         "shuffled": shuffled,
+        "async": asynchronous,
     }
 
 
@@ -136,6 +146,7 @@ def main() -> None:
         "after": pooled(run["rl"]["after"] for run in runs),
         "imitation": pooled(run["imitation"]["before"] for run in runs),
         "shuffled": pooled(run["shuffled"]["after"] for run in runs),
+        "async": pooled(run["async"]["after"] for run in runs),
     }
     limit = ceiling(seeded(options.seed, options))
     rows = []

@@ -218,8 +218,10 @@ class Run:
             imitation = await executor.run("trainer", partial(self._collect, source, renderer), name="prepare")
             if imitation.ceiling.rate is not None:
                 self._write(0, {"warm_start/ceiling": imitation.ceiling.rate})
+            began = time.monotonic()
             work = partial(warm_start, model, imitation, recipe, self._imitated)
             await executor.run("trainer", work, name="warm_start")
+            self._write(0, {"warm_start/seconds": time.monotonic() - began})
         trainer = make_trainer(recipe, model)
         checkpoints = RunCheckpoints(self._store)
         await executor.run("trainer", partial(checkpoints.save, 0, trainer.save, Boundary()), name="checkpoint")
