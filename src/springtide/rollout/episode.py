@@ -8,7 +8,7 @@ recorded until then is kept for people to read.
 from collections.abc import Sequence
 from typing import Protocol
 
-from springtide.core.errors import InvalidEpisodeError
+from springtide.core.errors import InvalidEpisodeError, UsageError
 from springtide.core.member import Member
 from springtide.core.message import Message, ToolSchema
 from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome
@@ -86,6 +86,8 @@ class Player:
             outcome = await environment.verify(ending)
         except InvalidEpisodeError as error:
             outcome = Invalid(cause=InvalidCause(error.cause), detail=error.detail)
+        except UsageError as error:  # messages that this model's template does not take
+            outcome = Invalid(cause=InvalidCause.HARNESS, detail=str(error))
         finally:
             await environment.close()
         return self._trajectory(member, task, recording, outcome, self._clock.now() - started)
@@ -95,6 +97,7 @@ class Player:
     ) -> Ending:
         observation = await environment.reset(task)
         recording.read(self._renderer.prompt(observation.messages, observation.tools), observation.messages)
+        self._require_room(len(recording.tokens))
         while True:
             room = self._config.max_context - len(recording.tokens)
             if room < 1:
@@ -112,6 +115,15 @@ class Player:
             closed = stop is SampleStop.STOP_TOKEN
             continuation = self._renderer.continuation(observation.messages, closed=closed)
             recording.read(continuation, observation.messages)
+
+    def _require_room(self, prompt: int) -> None:
+        """A prompt that leaves nothing to say is no failure of the agent."""
+        limit = self._config.max_context
+        if prompt >= limit:
+            raise InvalidEpisodeError(
+                InvalidCause.HARNESS,
+                f"the task's prompt of {prompt} tokens leaves no room in rollout.max_context = {limit}: raise it.",
+            )
 
     async def _sample(
         self, member: Member, recording: Recording, room: int, temperature: float

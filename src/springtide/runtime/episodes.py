@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from springtide.core.member import Member, Purpose
 from springtide.core.trajectory import Trajectory
@@ -37,13 +38,14 @@ class Episodes:
         self._temperature = temperature
         self._post = post
         self._fail = fail
-        self._tasks: dict[Member, tuple[asyncio.Task[None], float]] = {}
+        self._tasks: dict[Member, tuple[asyncio.Task[Trajectory], float]] = {}
 
     def start(self, command: StartMember) -> None:
         member = Member(Purpose.TRAIN, command.group, command.slot, command.attempt)
         self._dispatch.open(member)
-        task = asyncio.get_running_loop().create_task(self._run(command, member), name=f"episode {member}")
+        task = asyncio.get_running_loop().create_task(self._play(command, member), name=f"episode {member}")
         self._tasks[member] = (task, self._clock.now())
+        task.add_done_callback(partial(self._ended, command, member))
 
     def cancel(self, group: int) -> None:
         for member, (task, _) in self._tasks.items():
@@ -62,21 +64,20 @@ class Episodes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, command: StartMember, member: Member) -> None:
-        trajectory = None
-        try:
-            if command.delay > 0:
-                await self._clock.sleep(command.delay)
-            task = self._source.task(purpose=Purpose.TRAIN, index=command.task)
-            environment = self._source.create()
-            trajectory = await self._player.play(member, task, environment, temperature=self._temperature)
-        except asyncio.CancelledError:
-            pass  # posted below without a trajectory, which frees its place
-        except Exception as error:
+    async def _play(self, command: StartMember, member: Member) -> Trajectory:
+        if command.delay > 0:
+            await self._clock.sleep(command.delay)
+        task = self._source.task(purpose=Purpose.TRAIN, index=command.task)
+        return await self._player.play(member, task, self._source.create(), temperature=self._temperature)
+
+    def _ended(self, command: StartMember, member: Member, task: asyncio.Task[Trajectory]) -> None:
+        """A callback and not the coroutine's own end: a task that is cancelled before it begins never gets there."""
+        del self._tasks[member]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             self._fail(error)
             return
-        finally:
-            del self._tasks[member]
+        trajectory = None if task.cancelled() else task.result()
         self._post(_finished(command, trajectory), trajectory)
 
 

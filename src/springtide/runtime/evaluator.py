@@ -57,6 +57,7 @@ class Evaluator:
         finally:
             for task in running:
                 task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
         return [trajectories[index] for index in range(tasks)]
 
     def summary(self, version: int, trajectories: list[Trajectory]) -> EvaluationFinished:
