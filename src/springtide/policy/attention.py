@@ -16,6 +16,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from springtide.policy.linear import train_with_onednn
 from springtide.policy.prefix import SharedPrefixes, gather, lay_out, spread
 
 NAME = "springtide_causal"
@@ -29,7 +30,9 @@ LONGEST = 1024
 
 
 def prepare_for_training(model: Any) -> None:
-    """Switch `model` to this attention where it pays: on the CPU, in place of PyTorch's fused kernel."""
+    """On the CPU, switch `model` to this attention, in place of PyTorch's fused kernel, and its linear layers to
+    faster products."""
+    train_with_onednn(model)
     if model.device.type == "cpu" and model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(NAME)
 
