@@ -33,6 +33,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     concurrent: int = 512
     max_batch: int = 128
     decode_steps: int = 8
+    micro_batch: int = 2048
     engine_threads: int = 0
     trainer_threads: int = 0
 
@@ -64,6 +65,7 @@ def recipe(work: Workload, setting: Setting, model: Path, steps: int) -> Recipe:
         training=TrainingConfig(
             optimizer=OptimizerConfig(learning_rate=work.learning_rate),
             algorithm=AlgorithmConfig(),
+            tokens_per_micro_batch=setting.micro_batch,
             threads=setting.trainer_threads,
         ),
         checkpoint=CheckpointConfig(every=100_000),
