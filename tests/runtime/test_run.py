@@ -70,18 +70,37 @@ def test_environments_are_closed_and_sessions_released():
     assert {member.purpose for member in run.engine.sessions} <= {"evaluate"}, "the last evaluation ends with the run"
 
 
-def test_a_corrupt_handover_is_repeated_and_never_serves():
-    class CorruptOnce(FakeEngine):
-        def __init__(self):
-            super().__init__()
-            self.corrupt_next_load = True
+class CorruptOnce(FakeEngine):
+    """Garbles the first handover of `version`, and remembers what every token was sampled from."""
 
-    run = FakeRun(new_disk(), small_config("sync"))
-    run.engine = CorruptOnce()
+    def __init__(self, version):
+        super().__init__()
+        self.version = version
+        self.served = set()
+
+    def load_weights(self, *, number, **kwargs):
+        self.corrupt_next_load = number == self.version
+        self.version = -1 if number == self.version else self.version
+        return super().load_weights(number=number, **kwargs)
+
+    def step(self, **kwargs):
+        if self.running:
+            self.served.add(self.weights)
+        return super().step(**kwargs)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_corrupt_handover_is_repeated_and_never_serves(mode, version):
+    run = FakeRun(new_disk(), small_config(mode, steps=4, staleness=2), evaluation_tasks=0)
+    run.engine = CorruptOnce(version)
     run.start()
-    clean = FakeRun(new_disk(), small_config("sync"))
+    assert run.engine.version == -1
+    assert "corrupt" not in run.engine.served
+    clean = FakeRun(new_disk(), small_config(mode, steps=4, staleness=2), evaluation_tasks=0)
     clean.start()
-    assert run.trainer.weights == clean.trainer.weights
+    assert run.trainer.number == 4
+    assert mode == "async" or run.trainer.weights == clean.trainer.weights
 
 
 def test_an_engine_that_never_proves_its_version_stops_the_run():
@@ -218,3 +237,22 @@ def test_a_planted_stall_lands_in_its_own_bin(stall):
     growth = {name: stalled[name] - healthy.get(name, 0.0) for name in stalled}
     assert max(growth, key=growth.get) == bin_name
     assert growth[bin_name] > 0.8 * sum(max(value, 0.0) for value in growth.values())
+
+
+def test_timers_are_not_shown_as_waits():
+    class Looks:
+        seen = set()
+
+        def decided(self, event, commands):
+            Looks.seen |= {wait.name.split()[0] for wait in run.controller.waits()}
+
+        def trained(self, report, groups):
+            pass
+
+        def evaluated(self, version, trajectories):
+            pass
+
+    run = FakeRun(new_disk(), small_config("async"), observers=[Looks()])
+    run.start()
+    assert Looks.seen >= {"episode", "tokens", "train"}
+    assert "deadline" not in Looks.seen

@@ -103,7 +103,7 @@ def assemble(
         ledger=around.ledger,
         clock=around.clock,
         scheduler=scheduler,
-        engine_stats=engine.stats,
+        engine_stats=lambda: dispatch.stats,
         success_reward=recipe.evaluation.success_reward,
     )
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, monitor, player, source)

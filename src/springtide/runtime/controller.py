@@ -196,7 +196,7 @@ class Controller:
                 self.episodes.cancel(group)
                 self._stash.drop(group)
             case SetDeadline():
-                self._spawn(f"deadline of group {command.group}", partial(self._deadline, command))
+                self._spawn(f"deadline of group {command.group}", partial(self._deadline, command), shown=False)
             case Train():
                 self._spawn(f"train step {command.step}", partial(self._train, command))
             case Publish(version):

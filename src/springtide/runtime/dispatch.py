@@ -13,16 +13,22 @@ from springtide.core.member import Member
 from springtide.core.sampling import Sampled, SampleRequest
 from springtide.core.version import PolicyVersion
 from springtide.ports.clock import Clock
-from springtide.ports.engine import Engine, Finished, KvPolicy
+from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
 
 LANE = "engine"
 
+HANDOVERS = 2
+"""Handovers of a version that are tried: one that failed its proof is repeated once."""
+
 
 class Dispatch:
-    """Implements the Sampler port over one engine. `run` drives it until cancelled."""
+    """Implements the Sampler port over one engine. `run` drives it until cancelled.
+
+    `stats` are the engine's as of the end of the last visit: nobody looks into an engine that is at work.
+    """
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class Dispatch:
         self._cancels: list[Member] = []
         self._engine_busy = False
         self._wake = asyncio.Event()
+        self.stats = EngineStats()
         self._idle = True
         self._reason = "start"
         self._blamed = ""
@@ -77,9 +84,12 @@ class Dispatch:
             self._wake.set()
             raise
 
-    async def load(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:
-        """New weights between two visits, sessions alive; what the engine proves that it holds."""
-        work = partial(self._engine.load_weights, number=number, weights=weights, kv=kv)
+    async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
+        """New weights between two visits, sessions alive; what the engine proves that it holds.
+
+        A handover that fails its proof is repeated within the visit: no token is sampled from it.
+        """
+        work = partial(self._load, expected, weights, kv)
         return await self._executor.run(LANE, work, name="load_weights")
 
     def wait_for(self, reason: str, *, blamed: str = "") -> None:
@@ -134,7 +144,15 @@ class Dispatch:
         finished = self._engine.step(max_decode_steps=self._decode_steps)
         while self._lockstep and self._engine.has_work():
             finished += self._engine.step(max_decode_steps=self._decode_steps)
+        self.stats = self._engine.stats()
         return finished, self._engine.has_work()
+
+    def _load(self, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
+        for _ in range(HANDOVERS):
+            proof = self._engine.load_weights(number=expected.number, weights=weights, kv=kv)
+            if proof == expected:
+                break
+        return proof
 
     def _deliver(self, finished: list[Finished]) -> None:
         for turn in sorted(finished, key=lambda turn: turn.member):

@@ -5,11 +5,8 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.engine import KvPolicy
 from springtide.ports.executor import Executor
 from springtide.ports.trainer import Trainer
-from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.dispatch import HANDOVERS, Dispatch
 from springtide.scheduling.events import Published
-
-ATTEMPTS = 2
-"""Handovers tried before the run stops: one that failed its proof is repeated once."""
 
 
 class Publication:
@@ -23,17 +20,16 @@ class Publication:
 
     async def publish(self, version: int) -> Published:
         """SpringtideError if the engine does not hold what the trainer gave."""
-        proof = PolicyVersion(-1, "")
-        for _ in range(ATTEMPTS):
-            expected, weights = await self._executor.run("trainer", self._take, name="publish")
-            assert expected.number == version, "the trainer's lane takes copies in the order of decisions"
-            proof = await self._dispatch.load(number=version, weights=weights, kv=self._kv)
-            if proof == expected:
-                return Published(version)
-        raise SpringtideError(
-            f"The engine does not hold version {version} after {ATTEMPTS} handovers (its digest: {proof.digest[:12]}, "
-            f"the trainer's {expected.digest[:12]}); resume the run to load both sides from the last checkpoint."
-        )
+        expected, weights = await self._executor.run("trainer", self._take, name="publish")
+        assert expected.number == version, "the trainer's lane takes copies in the order of decisions"
+        proof = await self._dispatch.load(expected=expected, weights=weights, kv=self._kv)
+        if proof != expected:
+            raise SpringtideError(
+                f"The engine does not hold version {version} after {HANDOVERS} handovers (its digest: "
+                f"{proof.digest[:12]}, the trainer's {expected.digest[:12]}); resume the run to load both sides from "
+                "the last checkpoint."
+            )
+        return Published(version)
 
     def _take(self) -> tuple[PolicyVersion, object]:
         return self._trainer.version, self._trainer.publish()

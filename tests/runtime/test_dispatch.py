@@ -1,0 +1,52 @@
+"""The one Sampler on real threads: the engine is touched from its lane only."""
+
+import asyncio
+import threading
+
+from fakes.engine import FakeEngine
+from springtide.core.member import Member, Purpose
+from springtide.core.sampling import SampleRequest, SamplingParams
+from springtide.core.version import PolicyVersion
+from springtide.runtime.clock import LoopClock
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.executor import ThreadExecutor
+from springtide.telemetry.ledger import Ledger
+
+
+class Watched(FakeEngine):
+    """Remembers who called what."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = set()
+        self.made = True
+
+    def __getattribute__(self, name):
+        made = "made" in object.__getattribute__(self, "__dict__")
+        if made and name in ("submit", "step", "has_work", "cancel", "release", "load_weights", "stats"):
+            object.__getattribute__(self, "calls").add((name, threading.current_thread().name))
+        return object.__getattribute__(self, name)
+
+
+def test_the_engine_is_only_touched_on_its_lane_and_its_numbers_are_read_beside_it():
+    async def main():
+        clock = LoopClock()
+        ledger = Ledger(clock.now)
+        executor = ThreadExecutor(ledger)
+        engine = Watched()
+        dispatch = Dispatch(engine=engine, executor=executor, clock=clock, ledger=ledger, lockstep=False)
+        await dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
+        driver = asyncio.ensure_future(dispatch.run())
+        member = Member(Purpose.TRAIN, 0, 0)
+        dispatch.open(member)
+        request = SampleRequest(member=member, turn=0, tokens=(1, 2), params=SamplingParams(max_tokens=8))
+        assert (await dispatch.sample(request)).versions[0] == 0
+        driver.cancel()
+        await asyncio.gather(driver, return_exceptions=True)
+        await executor.close()
+        return engine.calls
+
+    calls = asyncio.run(main())
+    assert {name for name, _ in calls} >= {"load_weights", "submit", "step", "stats"}
+    (thread,) = {thread for _, thread in calls}
+    assert thread.startswith("lane-engine")
