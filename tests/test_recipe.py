@@ -138,7 +138,7 @@ def test_every_mistake_gets_its_own_sentence():
         (["scheduling.group_size=1"], ("scheduling.group_size = 1", "at least 2")),
         (["scheduling.min_valid=9"], ("scheduling.min_valid = 9", "scheduling.group_size = 8")),
         (["scheduling.window=3"], ("scheduling.window = 3", "sync")),
-        (["training.algorithm.mini_batches=129"], ("mini_batches = 129", "128 episodes")),
+        (["training.algorithm.mini_batches=17"], ("mini_batches = 17", "groups_per_step = 16")),
         (["rollout.temperature=0"], ("rollout.temperature = 0", "scheduling.steps is 0")),
         (["model.heads=3"], ("model.hidden = 128", "model.heads = 3")),
         (["model.kv_heads=3"], ("model.heads = 8", "model.kv_heads = 3")),

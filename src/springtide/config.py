@@ -87,12 +87,11 @@ class Recipe(StrictModel):
                 f"scheduling.window = {scheduling.window} is not allowed in sync, which consumes groups in issue "
                 'order: leave it out, or set scheduling.mode = "async".'
             )
-        episodes = scheduling.groups_per_step * scheduling.group_size
         mini_batches = self.training.algorithm.mini_batches
-        if mini_batches > episodes:
+        if mini_batches > scheduling.groups_per_step:
             problems.append(
-                f"training.algorithm.mini_batches = {mini_batches} is above the {episodes} episodes "
-                "of a train step (scheduling.groups_per_step times scheduling.group_size)."
+                f"training.algorithm.mini_batches = {mini_batches} is above scheduling.groups_per_step = "
+                f"{scheduling.groups_per_step}: a mini-batch takes whole groups. Lower the first or raise the second."
             )
         return problems
 

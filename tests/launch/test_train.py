@@ -175,3 +175,21 @@ def test_an_environment_that_cannot_begin_is_one_sentence(tmp_path):
     with pytest.raises(UsageError, match="no such map"):
         train(recipe=recipe, folder=folder)
     assert read_status(folder.status).phase == "failed"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["rollout.max_context=192", "engine.capacity_tokens=200"], "sequences of up to 128 tokens"),
+        (["model.type=pretrained", "model.path={model}", "rollout.max_context=4096"], "above the 256 tokens"),
+    ],
+)
+def test_an_episode_longer_than_the_engine_holds_is_refused_before_anything_is_trained(
+    finished, tmp_path, overrides, said
+):
+    export_run(finished[1], tmp_path / "model")
+    overrides = [override.format(model=tmp_path / "model") for override in overrides]
+    recipe, folder = new_run(tmp_path, *overrides)
+    with pytest.raises(UsageError, match=said):
+        train(recipe=recipe, folder=folder)
+    assert folder.checkpoint_steps() == []

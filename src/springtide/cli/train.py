@@ -119,4 +119,9 @@ def _prepare(
             )
         return load_recipe(source.recipe), source
     branch = anchored(load_recipe(source.recipe, overrides))
+    if from_step > branch.scheduling.steps:
+        raise UsageError(
+            f"--from {from_step} is beyond scheduling.steps = {branch.scheduling.steps}, the end of the run: raise it, "
+            f"such as --set scheduling.steps={from_step + branch.scheduling.steps}, or branch from an earlier step."
+        )
     return branch, source.branch(from_step, name=branch.name, recipe_text=dump_recipe(branch), path=path)

@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 from springtide.config import Recipe
 from springtide.core.demonstration import Demonstration
 from springtide.core.errors import RunDamagedError, UsageError
+from springtide.engines.blocks import Blocks
 from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
 from springtide.policy.device import choose_device
 from springtide.policy.model import build_tiny, load_pretrained
@@ -86,4 +87,20 @@ def require_tokenizer_matches(model: Any, tokenizer: TransformersTokenizer) -> N
         raise UsageError(
             f"model.path: the tokenizer knows {tokenizer.vocabulary_size} tokens, but the model embeds only {rows}; "
             "use the tokenizer that belongs to the model."
+        )
+
+
+def require_context_fits(model: Any, recipe: Recipe) -> None:
+    """UsageError if an episode may grow longer than the model or the engine has room for."""
+    context, capacity = recipe.rollout.max_context, recipe.engine.capacity_tokens
+    positions = model.config.get_text_config().max_position_embeddings
+    if context > positions:
+        raise UsageError(
+            f"rollout.max_context = {context} is above the {positions} tokens that the model was made for: lower it."
+        )
+    largest = Blocks(capacity).largest
+    if context > largest:
+        raise UsageError(
+            f"engine.capacity_tokens = {capacity} holds sequences of up to {largest} tokens (powers of two), "
+            f"but rollout.max_context is {context}: raise the first to {2 * largest} or lower the second."
         )

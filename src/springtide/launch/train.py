@@ -28,6 +28,7 @@ from springtide.launch.model_folder import (
     initial_model,
     open_tokenizer,
     prepare_model_folder,
+    require_context_fits,
     require_tokenizer_matches,
 )
 from springtide.launch.warm_start import Imitation, collect, from_chats, warm_start
@@ -206,6 +207,7 @@ class Run:
         build = partial(initial_model, model_folder, self._recipe, tokenizer)
         model = await executor.run("trainer", build, name="prepare")
         require_tokenizer_matches(model, tokenizer)
+        require_context_fits(model, self._recipe)
         if not self._store.steps():
             await self._warm_start(model, source, renderer, executor)
         return await executor.run("trainer", partial(make_trainer, self._recipe, model), name="prepare"), renderer
@@ -220,7 +222,9 @@ class Run:
                 self._write(0, {"warm_start/ceiling": imitation.ceiling.rate})
             began = time.monotonic()
             work = partial(warm_start, model, imitation, recipe, self._imitated)
+            began = time.monotonic()
             await executor.run("trainer", work, name="warm_start")
+            self._write(0, {"warm_start/seconds": time.monotonic() - began})
             self._write(0, {"warm_start/seconds": time.monotonic() - began})
         trainer = make_trainer(recipe, model)
         checkpoints = RunCheckpoints(self._store)
