@@ -13,8 +13,15 @@ from springtide.telemetry.ledger import UNATTRIBUTED
 Z95 = 1.96
 """Standard errors on each side of a mean that hold 95 % of a normal distribution."""
 
-BLACK = "#222222"
-"""Colour of unattributed time: it should catch the eye."""
+BLACK, GREY = "#222222", "#dddddd"
+"""Colours of unattributed time, which should catch the eye, and of what is too little to name."""
+
+PALETTE = ("#8ecae6", "#ffb703", "#90be6d", "#f8961e", "#b8a9d9", "#f4a6b8", "#a3b18a", "#e9c46a", "#7fc8a9", "#cdb4db")
+"""Light enough to write on."""
+
+OTHER = "other"
+SMALL, NAMED = 0.01, 0.06
+"""Shares of a lane's lifetime below which a bin is drawn with others, and from which it has room for its name."""
 
 
 def draw_curve(path: Path, *, title: str, past: History) -> None:
@@ -23,10 +30,10 @@ def draw_curve(path: Path, *, title: str, past: History) -> None:
     from matplotlib.figure import Figure
 
     lanes = len(past.ledger)
-    figure = Figure(figsize=(8, 4.2 + 0.5 * lanes), layout="constrained")
+    figure = Figure(figsize=(8, 4.2 + 0.45 * lanes), layout="constrained")
     FigureCanvasAgg(figure)
     if lanes:
-        top, bottom = figure.subplots(2, 1, height_ratios=(4.0, 0.6 + 0.5 * lanes))
+        top, bottom = figure.subplots(2, 1, height_ratios=(4.0, 0.45 * lanes))
         _draw_ledger(bottom, past)
     else:
         top = figure.subplots()
@@ -65,20 +72,27 @@ def _draw_learning(axes: Any, past: History) -> None:
 
 
 def _draw_ledger(axes: Any, past: History) -> None:
-    names = sorted({name for bins in past.ledger.values() for name in bins if name != UNATTRIBUTED})
-    colours = {name: f"C{index % 10}" for index, name in enumerate(names)} | {UNATTRIBUTED: BLACK}
-    labelled: set[str] = set()
-    for row, bins in enumerate(past.ledger.values()):
-        total = sum(bins.values()) or 1.0
+    """One bar per lane; bins below `SMALL` are drawn as one, the others carry their names."""
+    lanes = {lane: _shares(bins) for lane, bins in past.ledger.items()}
+    names = sorted({name for shares in lanes.values() for name in shares} - {OTHER, UNATTRIBUTED})
+    colours = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(names)}
+    colours |= {OTHER: GREY, UNATTRIBUTED: BLACK}
+    for row, shares in enumerate(lanes.values()):
         left = 0.0
-        for name in (*names, UNATTRIBUTED):
-            share = bins.get(name, 0.0) / total
-            if share > 0:
-                label = None if name in labelled else name
-                axes.barh(row, share, left=left, color=colours[name], label=label)
-                labelled.add(name)
-                left += share
-    axes.set_yticks(range(len(past.ledger)), list(past.ledger))
+        for name, share in shares.items():
+            axes.barh(row, share, left=left, color=colours[name], edgecolor="white", linewidth=0.8)
+            if share >= NAMED:
+                axes.text(left + share / 2, row, name.replace("_", " "), ha="center", va="center", fontsize="x-small")
+            left += share
+    axes.set_yticks(range(len(lanes)), list(lanes))
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the lane's lifetime")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
+
+
+def _shares(bins: dict[str, float]) -> dict[str, float]:
+    """Shares of a lane's lifetime, largest first; small ones together, unattributed last."""
+    total = sum(bins.values()) or 1.0
+    shares = {name: seconds / total for name, seconds in bins.items() if name != UNATTRIBUTED}
+    large = {name: share for name, share in sorted(shares.items(), key=lambda item: -item[1]) if share >= SMALL}
+    rest = sum(shares.values()) - sum(large.values())
+    return large | {OTHER: rest, UNATTRIBUTED: bins.get(UNATTRIBUTED, 0.0) / total}
