@@ -43,3 +43,13 @@ def test_every_name_that_the_code_reports_is_canonical():
     }
     assert len(reported) > 30, "the pattern finds the code's literals"
     assert sorted(name for name in reported if describe(name) is None) == [], "list them in telemetry/names.py"
+
+
+def test_every_canonical_name_is_reported_by_something():
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for path in Path(springtide.__file__).parent.rglob("*.py")
+        if path.name != "names.py"
+    )
+    plain = [metric.name for metric in METRICS if "<" not in metric.name]
+    assert [name for name in plain if f'"{name}"' not in text] == []

@@ -11,7 +11,7 @@ from springtide.ports.environment import EnvironmentSource
 from springtide.rollout.episode import Player
 from springtide.runtime.dispatch import Dispatch
 from springtide.scheduling.commands import StartMember
-from springtide.scheduling.events import MemberFinished
+from springtide.scheduling.events import CANCELLED, MemberFinished
 from springtide.telemetry.status import Wait
 
 Post = Callable[[MemberFinished, Trajectory | None], None]
@@ -84,7 +84,7 @@ class Episodes:
 def _finished(command: StartMember, trajectory: Trajectory | None) -> MemberFinished:
     reward = None if trajectory is None else trajectory.reward
     if trajectory is None:
-        reason = "cancelled"
+        reason = CANCELLED
     elif reward is None:
         reason = trajectory.outcome.detail
     else:

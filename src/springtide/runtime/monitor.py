@@ -1,6 +1,7 @@
 """What people and tools see of a run: canonical metrics to the sinks, the present state to the status board."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,13 +12,23 @@ from springtide.ports.clock import Clock
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepReport
 from springtide.scheduling.commands import Command, IssueGroup, Train
-from springtide.scheduling.events import EvaluationFinished, Event, MemberFinished, StepFinished
+from springtide.scheduling.events import (
+    CANCELLED,
+    CheckpointFailed,
+    EvaluationFinished,
+    Event,
+    MemberFinished,
+    ProcessStarted,
+    StepFinished,
+)
 from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.names import ledger_name
 from springtide.telemetry.record import MetricRecord
 from springtide.telemetry.sink import SinkGroup
 from springtide.telemetry.status import StatusBoard, Wait
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT = 0.5
 """Seconds between looks at the waits."""
@@ -54,6 +65,7 @@ class Monitor:
         self._idle_tokens = 0
         self._ended = 0
         self._invalid = 0
+        self._given_up = (0, 0)
 
     # -- Observer ----------------------------------------------------------------------------------------------------
 
@@ -62,23 +74,30 @@ class Monitor:
         if self._first_issue is None and any(isinstance(command, IssueGroup) for command in commands):
             self._first_issue = now
         match event:
-            case MemberFinished(reward=reward):
+            case ProcessStarted():
+                self._given_up = (self._scheduler.filtered, self._scheduler.expired)
+            case MemberFinished(reward=reward, reason=reason) if reason != CANCELLED:
                 self._ended += 1
                 self._invalid += reward is None
+                self._board.update(invalid_rate=self._invalid / self._ended)
             case StepFinished():
-                self._last_step = now
-                self._tokens += event.trained_tokens
-                self._idle_tokens += event.zero_advantage_tokens
                 self._board.update(step=event.step, goodput=self.goodput)
+            case CheckpointFailed(step, reason):
+                log.warning("Checkpoint %d is missing and the run goes on without it: %s", step, reason)
             case EvaluationFinished():
                 self.evaluations[event.version] = event
                 rate = event.successes / event.valid if event.valid else None
                 self._board.update(success=rate, success_step=event.version)
         if any(isinstance(command, Train) for command in commands):
             self._board.update(staleness_bound=self._scheduler.bound)
-        self._board.update(phase=self._phase(), invalid_rate=self._invalid / self._ended if self._ended else None)
+        self._board.update(phase=self._phase())
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
+        now = self._clock.now()
+        since = self._last_step or self._first_issue or now
+        self._last_step = now
+        self._tokens += report.trained_tokens
+        self._idle_tokens += report.zero_advantage_tokens
         version = report.step - 1
         members = [member for group in groups for member in group.members]
         staleness = [_staleness(group, version) for group in groups]
@@ -91,8 +110,10 @@ class Monitor:
             "rollout/turns": _mean([member.turns for member in members]),
             "rollout/tokens": _mean([member.trained_tokens for member in members]),
             "rollout/episode_seconds": _mean([member.seconds for member in members]),
-            "rollout/goodput_tokens_per_s": self.goodput or 0.0,
-            "invalid/rate": self._invalid / self._ended if self._ended else 0.0,
+            "rollout/goodput_tokens_per_s": self._per_second(self._tokens) or 0.0,
+            "rollout/zero_advantage_tokens_per_s": self._per_second(self._idle_tokens) or 0.0,
+            "step/seconds": now - since,
+            **self._since_last_step(),
             **self._engine_metrics(),
             **self._ledger_metrics(),
         }
@@ -119,9 +140,25 @@ class Monitor:
     @property
     def goodput(self) -> float | None:
         """Trained tokens of valid members per wall second, start-up excluded; None before the first step."""
+        return self._per_second(self._tokens)
+
+    def _per_second(self, tokens: int) -> float | None:
         if self._first_issue is None or self._last_step is None or self._last_step <= self._first_issue:
             return None
-        return self._tokens / (self._last_step - self._first_issue)
+        return tokens / (self._last_step - self._first_issue)
+
+    def _since_last_step(self) -> dict[str, float]:
+        """What ended since the last step; then the counts start afresh."""
+        filtered, expired = self._given_up
+        self._given_up = (self._scheduler.filtered, self._scheduler.expired)
+        counted = {
+            "groups/filtered": float(self._given_up[0] - filtered),
+            "groups/expired": float(self._given_up[1] - expired),
+        }
+        if self._ended:
+            counted["invalid/rate"] = self._invalid / self._ended
+        self._ended = self._invalid = 0
+        return counted
 
     async def heartbeat(self, waits: Callable[[], list[Wait]]) -> None:
         """Show the oldest waits until cancelled."""

@@ -2,6 +2,9 @@
 
 import msgspec
 
+CANCELLED = "cancelled"
+"""The reason of an episode that was stopped because its group had ended: it says nothing about anybody."""
+
 
 class RunStarted(msgspec.Struct, frozen=True, tag="run_started"):
     """The first event of every journal. A branch starts from the boundary of its parent's checkpoint."""

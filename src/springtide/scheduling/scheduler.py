@@ -55,7 +55,8 @@ HOPELESS_BATCHES = 3
 
 
 class Scheduler:
-    """Decides; never acts. `ends()` yields the ends that the last `on` recorded."""
+    """Decides; never acts. `ends()` yields the ends that the last `on` recorded; `filtered` and `expired` count groups
+    since the run began."""
 
     def __init__(self, config: SchedulingConfig, milestones: Milestones, *, retry_backoff: float = 0.1) -> None:
         self.config = config
@@ -83,6 +84,8 @@ class Scheduler:
         self.running = 0
         self.finished = False
         self.aborted = False
+        self.filtered = 0
+        self.expired = 0
         self._filtered_this_step = 0
         self._expired_in_row = 0
         self._last_reason = ""
@@ -201,6 +204,7 @@ class Scheduler:
         self._expired_in_row = 0
         may_filter = self.config.filter_zero_variance and self._filtered_this_step < self.config.max_filtered_per_step
         if may_filter and group.zero_variance:
+            self.filtered += 1
             self._filtered_this_step += 1
             self._end(group, End.FILTERED, f"all rewards were {group.rewards[0]:g}")
         return []
@@ -212,6 +216,7 @@ class Scheduler:
         return self._expire(group, f"not complete after {self.config.group_deadline:g} s")
 
     def _expire(self, group: LiveGroup, reason: str) -> list[Command]:
+        self.expired += 1
         self._expired_in_row += 1
         self._end(group, End.EXPIRED, reason)
         self.waiting = deque(entry for entry in self.waiting if entry[0] != group.id)

@@ -1,0 +1,155 @@
+"""The numbers of a run, by hand: three groups of two, one of them flat, two episodes without a verdict."""
+
+import logging
+
+import pytest
+
+from springtide.core.group import Group
+from springtide.core.member import Member, Purpose
+from springtide.core.outcome import Valid
+from springtide.core.segment import Segment
+from springtide.core.trajectory import Trajectory
+from springtide.core.version import PolicyVersion
+from springtide.ports.engine import EngineStats
+from springtide.ports.trainer import StepReport
+from springtide.runtime.monitor import Monitor
+from springtide.scheduling.commands import IssueGroup
+from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.events import (
+    CANCELLED,
+    CheckpointFailed,
+    MemberFinished,
+    ProcessStarted,
+    StepFinished,
+)
+from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.scheduler import Scheduler
+from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.names import describe
+from springtide.telemetry.sink import SinkGroup
+from springtide.telemetry.status import StatusBoard
+
+
+class Clock:
+    time = 0.0
+
+    def now(self):
+        return self.time
+
+
+class Memory:
+    name = "memory"
+
+    def __init__(self):
+        self.records = []
+
+    def write(self, record):
+        self.records.append(record)
+
+    def close(self):
+        pass
+
+
+def group(number, rewards, *, version=0):
+    members = tuple(
+        Trajectory(
+            member=Member(Purpose.TRAIN, number, slot),
+            task_id="t",
+            segments=(
+                Segment(tokens=(1,)),
+                Segment(tokens=(2, 3), parent=0, sampled=True, logprobs=(-1.0, -1.0), versions=(version, version + 1)),
+            ),
+            outcome=Valid(reward=reward),
+            turns=1,
+        )
+        for slot, reward in enumerate(rewards)
+    )
+    return Group(id=number, base_version=version, members=members)
+
+
+def report(step, tokens, idle=0):
+    version = PolicyVersion(step, "d")
+    return StepReport(step=step, version=version, trained_tokens=tokens, zero_advantage_tokens=idle)
+
+
+def ended(slot, reward, reason=""):
+    return MemberFinished(group=0, slot=slot, attempt=1, epoch=0, reward=reward, reason=reason)
+
+
+@pytest.fixture
+def watch(tmp_path):
+    class Watch:
+        clock, sink = Clock(), Memory()
+
+        def __init__(self):
+            self.scheduler = Scheduler(SchedulingConfig(), Milestones(last=1))
+            self.board = StatusBoard(tmp_path / "status.json", run="r")
+            self.monitor = Monitor(
+                sinks=SinkGroup([self.sink]),
+                board=self.board,
+                ledger=Ledger(self.clock.now),
+                clock=self.clock,
+                scheduler=self.scheduler,
+                engine_stats=EngineStats,
+                success_reward=1.0,
+            )
+
+        def tell(self, time, event, *commands):
+            self.clock.time = time
+            self.monitor.decided(event, commands)
+
+        def train(self, time, report, groups):
+            self.clock.time = time
+            self.monitor.trained(report, groups)
+            return self.sink.records[-1].metrics
+
+    return Watch()
+
+
+def test_goodput_starts_with_the_first_group_and_counts_the_step_itself(watch):
+    watch.tell(5.0, ProcessStarted(0))
+    watch.tell(10.0, ProcessStarted(0), IssueGroup(group=0, task=0, base_version=0, size=2))
+    metrics = watch.train(20.0, report(1, tokens=100, idle=40), [group(0, [1.0, 0.0])])
+    assert metrics["rollout/goodput_tokens_per_s"] == pytest.approx(10.0)
+    assert metrics["rollout/zero_advantage_tokens_per_s"] == pytest.approx(4.0)
+    assert metrics["step/seconds"] == pytest.approx(10.0)
+    watch.tell(21.0, StepFinished(step=1, digest="d", trained_tokens=100, zero_advantage_tokens=40))
+    assert watch.board.status.goodput == pytest.approx(10.0)
+    metrics = watch.train(35.0, report(2, tokens=150), [group(1, [1.0, 0.0])])
+    assert metrics["rollout/goodput_tokens_per_s"] == pytest.approx(10.0)
+    assert metrics["step/seconds"] == pytest.approx(15.0)
+
+
+def test_the_invalid_rate_is_of_the_episodes_since_the_last_step_without_the_cancelled(watch):
+    watch.tell(0.0, ProcessStarted(0), IssueGroup(group=0, task=0, base_version=0, size=2))
+    for event in (ended(0, 1.0), ended(1, None, "box died"), ended(1, None, CANCELLED), ended(1, 0.0), ended(2, 0.0)):
+        watch.tell(1.0, event)
+    assert watch.board.status.invalid_rate == pytest.approx(0.25)
+    assert watch.train(2.0, report(1, 4), [group(0, [1.0, 0.0])])["invalid/rate"] == pytest.approx(0.25)
+    watch.tell(3.0, ended(0, 1.0))
+    assert watch.train(4.0, report(2, 4), [group(1, [1.0, 0.0])])["invalid/rate"] == 0.0
+    assert "invalid/rate" not in watch.train(5.0, report(3, 4), [group(2, [1.0, 0.0])]), "nothing ended since"
+
+
+def test_groups_that_were_given_up_are_counted_from_step_to_step(watch):
+    watch.scheduler.expired = 7
+    watch.tell(0.0, ProcessStarted(1), IssueGroup(group=0, task=0, base_version=0, size=2))
+    watch.scheduler.expired, watch.scheduler.filtered = 8, 3
+    metrics = watch.train(1.0, report(1, 4), [group(0, [1.0, 0.0])])
+    assert (metrics["groups/expired"], metrics["groups/filtered"]) == (1.0, 3.0)
+    metrics = watch.train(2.0, report(2, 4), [group(1, [1.0, 0.0])])
+    assert (metrics["groups/expired"], metrics["groups/filtered"]) == (0.0, 0.0)
+
+
+def test_staleness_is_of_the_oldest_token_and_every_name_is_canonical(watch):
+    watch.tell(0.0, ProcessStarted(0), IssueGroup(group=0, task=0, base_version=0, size=2))
+    watch.tell(0.5, ended(0, 1.0))
+    metrics = watch.train(1.0, report(4, 4), [group(0, [1.0, 0.0], version=1), group(1, [1.0, 0.0], version=3)])
+    assert (metrics["staleness/max"], metrics["staleness/mean"]) == (2.0, 1.0)
+    assert [name for name in metrics if describe(name) is None] == []
+
+
+def test_a_checkpoint_that_could_not_be_written_is_said(watch, caplog):
+    with caplog.at_level(logging.WARNING):
+        watch.tell(0.0, CheckpointFailed(3, "The disk is full"))
+    assert "The disk is full" in caplog.text
