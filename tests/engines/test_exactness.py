@@ -18,10 +18,11 @@ def _ragged() -> list[SampleRequest]:
     ]
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_greedy_tokens_equal_generate_and_log_probs_a_full_forward(name: str) -> None:
+def test_greedy_tokens_equal_generate_and_log_probs_a_full_forward(name: str, native: bool) -> None:
     requests = _ragged()
-    results = play(engine(name), requests)
+    results = play(engine(name, native_kernels=native), requests)
     model = tiny(name)
     for each in requests:
         sampled = results[each.member]
@@ -39,9 +40,10 @@ def test_greedy_tokens_equal_generate_and_log_probs_a_full_forward(name: str) ->
         assert difference.abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("name", ["qwen3", "gemma3"])
-def test_turns_that_continue_kept_keys_and_values_equal_one_full_forward(name: str) -> None:
-    player = engine(name)
+def test_turns_that_continue_kept_keys_and_values_equal_one_full_forward(name: str, native: bool) -> None:
+    player = engine(name, native_kernels=native)
     path: tuple[int, ...] = ()
     for turn, length in enumerate((20, 1, 35, 7)):
         path += text(turn, length)

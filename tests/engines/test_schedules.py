@@ -100,7 +100,7 @@ def _member(index: int) -> Member:
     return request((1,), group=index // 3, slot=index % 3).member
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gemma3"])
+@pytest.mark.parametrize(("name", "native"), [("qwen3", True), ("gemma3", False)])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     actions=st.lists(ACTIONS, min_size=5, max_size=40),
@@ -109,9 +109,16 @@ def _member(index: int) -> Member:
     batch=st.integers(1, MEMBERS),
 )
 def test_any_schedule_gives_the_same_greedy_output(
-    name: str, actions: list[tuple[str, int | str]], capacity: int, host: int, batch: int
+    name: str, native: bool, actions: list[tuple[str, int | str]], capacity: int, host: int, batch: int
 ) -> None:
-    player = engine(name, capacity_tokens=capacity, host_capacity_tokens=host, max_batch=batch, prefill_chunk=16)
+    player = engine(
+        name,
+        capacity_tokens=capacity,
+        host_capacity_tokens=host,
+        max_batch=batch,
+        prefill_chunk=16,
+        native_kernels=native,
+    )
     play = Play(name, player)
     for action, value in actions:
         play.act(action, value)

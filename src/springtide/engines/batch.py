@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import torch
 
 from springtide.engines.group import AttentionOptions, Row, RowGroup, row_order
+from springtide.engines.native import DecodeKernel
+from springtide.engines.single import SingleRows
 from springtide.engines.storage import Storage
 
 HOLE_BYTES = {"cpu": 1 << 18}
@@ -26,9 +28,19 @@ GROUP_MASK = 1 << 25
 
 
 class Batch:
-    """A pass over `rows`, which are in `row_order`. `steps` of one token each may follow by `advance`."""
+    """A pass over `rows`, which are in `row_order`. `steps` of one token each may follow by `advance`.
 
-    def __init__(self, storage: Storage, rows: Sequence[Row], *, steps: int = 1) -> None:
+    `kernels`, one per layer, take the rows of one new token where they are given.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        rows: Sequence[Row],
+        *,
+        steps: int = 1,
+        kernels: Sequence[DecodeKernel] | None = None,
+    ) -> None:
         self._storage = storage
         device = storage.device
         starts = torch.tensor([row.start for row in rows], device=device)
@@ -46,13 +58,19 @@ class Batch:
             ).flatten()
             for heads in dict.fromkeys(shape.heads for shape in storage.shapes)
         }
-        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in adjacent(rows, storage)]
+        # In row order, rows of one token come first.
+        singles = 0 if kernels is None else sum(row.new == 1 for row in rows)
+        self._singles = SingleRows(rows[:singles], storage, kernels) if kernels is not None and singles else None
+        grouped = adjacent(rows[singles:], storage)
+        self._groups = [RowGroup(members, steps=steps, storage=storage) for members in grouped]
 
     def advance(self) -> None:
         """Move on by one token per row; only for passes whose rows have one new token each."""
         self.positions += 1
         for places in self._places.values():
             places += 1
+        if self._singles is not None:
+            self._singles.advance()
         for group in self._groups:
             group.advance()
 
@@ -65,15 +83,15 @@ class Batch:
             heads, width = new.shape[1:]
             plane.view(-1, width).index_copy_(0, self._places[heads], new.reshape(-1, width))
         shape = self._storage.layers[layer]
-        if len(self._groups) == 1:
-            return self._groups[0].attend(query, keys, values, shape, options)
-        pieces = torch.split(query, [group.tokens for group in self._groups])
-        return torch.cat(
-            [
-                group.attend(piece, keys, values, shape, options)
-                for group, piece in zip(self._groups, pieces, strict=True)
-            ]
-        )
+        results = []
+        if self._singles is not None:
+            results.append(self._singles.attend(layer, query[: self._singles.tokens], keys, values, options))
+            query = query[self._singles.tokens :]
+        for group, piece in zip(
+            self._groups, torch.split(query, [group.tokens for group in self._groups]), strict=True
+        ):
+            results.append(group.attend(piece, keys, values, shape, options))
+        return results[0] if len(results) == 1 else torch.cat(results)
 
 
 def adjacent(rows: Sequence[Row], storage: Storage) -> list[list[Row]]:

@@ -19,6 +19,9 @@ class TorchEngineConfig(StrictModel):
     kv_at_update: Literal["keep", "recompute"] = Field(
         "recompute", description="What live sessions do with old KV when weights change."
     )
+    native_kernels: bool = Field(
+        True, description="Compile the CPU's decode attention with the host's C compiler, if it has one."
+    )
     threads: int = Field(0, ge=0, description="Torch threads of the engine lane; 0 decides by mode and cores.")
 
 

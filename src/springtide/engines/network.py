@@ -1,10 +1,10 @@
 """The model as the engine runs it: weights of its own, attention over the engine's blocks.
 
-A model is taken on only after it has shown that its attention layers are all of its memory: a pass in two pieces over
+A model is taken on only after it has shown that its attention layers are all of its memory: a pass in pieces over
 the blocks must give the logits that its own forward gives in one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from springtide.engines.batch import Batch
 from springtide.engines.blocks import Blocks
 from springtide.engines.group import AttentionOptions, Row
 from springtide.engines.linear import use_onednn
+from springtide.engines.native import DecodeKernel, decode_kernel
 from springtide.engines.storage import LayerShape, PlaneShape, Storage
 from springtide.policy.digest import digest_tensors, named_weights
 
@@ -25,8 +26,11 @@ KNOWN_LAYERS = {"full_attention", "sliding_attention", "attention"}
 
 
 class Network:
-    def __init__(self, model: Any) -> None:
-        """Takes `model` over: puts it in eval mode and switches its attention. UsageError names what is lacking."""
+    def __init__(self, model: Any, *, native: bool = True) -> None:
+        """Takes `model` over: puts it in eval mode and switches its attention. UsageError names what is lacking.
+
+        `native` allows the compiled decode kernel.
+        """
         _require_plain_attention(model)
         self.model = model.eval().requires_grad_(False)
         self.config = model.config.get_text_config()
@@ -37,12 +41,23 @@ class Network:
             expected = self.model(input_ids=probe[None], use_cache=False).logits[0]
             self.model.set_attn_implementation(NAME)
             use_onednn(self.model)
-            self.layers = self._discover(probe)
+            recorder = self._discover(probe)
+            self.layers = [recorder.layers[layer] for layer in sorted(recorder.layers)]
+            self._kernels = self._compiled(recorder) if native else None
             self._prove(probe, expected)
 
     @property
     def name(self) -> str:
         return type(self.model).__name__
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether rows of one new token go through the compiled kernel, which needs no groups."""
+        return self._kernels is not None
+
+    def batch(self, storage: Storage, rows: Sequence[Row], *, steps: int = 1) -> Batch:
+        """A pass over `rows`, which are in `row_order`."""
+        return Batch(storage, rows, steps=steps, kernels=self._kernels)
 
     def logits(self, tokens: torch.Tensor, batch: Batch, *, last_only: bool) -> torch.Tensor:
         """`tokens` [tokens] as `batch` packs them; logits [rows, V] after each row's last token, or [tokens, V]."""
@@ -77,8 +92,8 @@ class Network:
                 tensor.copy_(weights[name])
         return digest_tensors(own.items())
 
-    def _discover(self, probe: torch.Tensor) -> list[LayerShape]:
-        """KV shapes per layer, as the model's attention hands them over."""
+    def _discover(self, probe: torch.Tensor) -> "_Recorder":
+        """What the model's attention hands over, per layer."""
         recorder = _Recorder()
         try:
             self.model(input_ids=probe[None], use_cache=False, kv_batch=recorder)
@@ -88,17 +103,23 @@ class Network:
             ) from error
         if sorted(recorder.layers) != list(range(self.config.num_hidden_layers)):
             raise _unsupported(self.model, "has layers that keep no keys and values of their own")
-        return [recorder.layers[layer] for layer in sorted(recorder.layers)]
+        return recorder
+
+    def _compiled(self, recorder: "_Recorder") -> list[DecodeKernel] | None:
+        """The decode kernel of each layer, if every layer can have one."""
+        if not recorder.plain or self.device.type != "cpu" or self.dtype != torch.float32:
+            return None
+        kernels = [decode_kernel(shape, recorder.heads[layer]) for layer, shape in enumerate(self.layers)]
+        return [kernel for kernel in kernels if kernel is not None] if all(kernels) else None
 
     def _prove(self, probe: torch.Tensor, expected: torch.Tensor) -> None:
         blocks = Blocks(64)
         block = blocks.allocate(PROBE_LENGTH)
         assert block is not None
         storage = Storage(self.layers, blocks.capacity, device=self.device, dtype=self.dtype)
-        cut = PROBE_LENGTH // 2
         pieces = [
-            self.logits(probe[start:end], Batch(storage, [Row(block, start, end - start)]), last_only=False)
-            for start, end in ((0, cut), (cut, PROBE_LENGTH))
+            self.logits(probe[start:end], self.batch(storage, [Row(block, start, end - start)]), last_only=False)
+            for start, end in ((0, 3), (3, PROBE_LENGTH - 1), (PROBE_LENGTH - 1, PROBE_LENGTH))
         ]
         scale = expected.float().abs().max().clamp(min=1.0)
         tolerance = 1e-3 if self.dtype == torch.float32 else 0.1
@@ -110,11 +131,14 @@ class Network:
 class _Recorder:
     def __init__(self) -> None:
         self.layers: dict[int, LayerShape] = {}
+        self.heads: dict[int, int] = {}
+        self.plain = True
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, options: AttentionOptions
     ) -> torch.Tensor:
-        del options
+        self.plain = self.plain and options.softcap is None and options.sinks is None
+        self.heads[layer] = query.shape[1]
         self.layers[layer] = LayerShape(PlaneShape(*key.shape[1:]), PlaneShape(*value.shape[1:]))
         return query.new_zeros(*query.shape[:2], value.shape[-1])
 

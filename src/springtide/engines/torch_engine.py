@@ -17,7 +17,6 @@ import torch
 from springtide.core.member import Member
 from springtide.core.sampling import Sampled, SampleRequest, SampleStop
 from springtide.core.version import PolicyVersion
-from springtide.engines.batch import Batch
 from springtide.engines.blocks import Blocks
 from springtide.engines.compaction import compact
 from springtide.engines.config import TorchEngineConfig
@@ -40,7 +39,7 @@ class TorchEngine:
         """Takes over `model`, a `transformers` causal LM that nothing else uses: its attention is switched and its
         weights are overwritten by `load_weights`. `seed` is the run's. UsageError if the engine cannot run the model.
         """
-        self._network = Network(model)
+        self._network = Network(model, native=config.native_kernels)
         self._seed = seed
         self._version = 0
         self._submitted = 0
@@ -83,7 +82,8 @@ class TorchEngine:
             while left > 0 and not finished and self.has_work():
                 self._turns.admit(self._version)
                 self._turns.grow()
-                compact(self._turns.running, self._residents, self._storage)
+                if not self._network.has_kernels:
+                    compact(self._turns.running, self._residents, self._storage)
                 if any(session.pending > 1 for session in self._turns.running):
                     left -= 1
                     finished = self._mixed_pass()
@@ -185,7 +185,7 @@ class TorchEngine:
             if count:
                 chosen.append((self._row(session, count), session))
         chosen.sort(key=lambda pair: row_order(pair[0]))
-        batch = Batch(self._storage, [row for row, _ in chosen])
+        batch = self._network.batch(self._storage, [row for row, _ in chosen])
         tokens = [token for row, s in chosen for token in s.tokens[row.start : row.start + row.new]]
         logits = self._network.logits(torch.tensor(tokens, device=self._network.device), batch, last_only=True)
         for row, session in chosen:
@@ -215,7 +215,7 @@ class TorchEngine:
         pairs = [(self._row(session, 1), session) for session in self._turns.running]
         pairs.sort(key=lambda pair: row_order(pair[0]))
         sessions = [session for _, session in pairs]
-        batch = Batch(self._storage, [row for row, _ in pairs], steps=steps)
+        batch = self._network.batch(self._storage, [row for row, _ in pairs], steps=steps)
         draws, positions = self._draws(sessions)
         uniforms = draws.uniforms(positions, steps)
         tokens = torch.tensor([session.tokens[-1] for session in sessions], device=self._network.device)
