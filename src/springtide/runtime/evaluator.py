@@ -54,10 +54,11 @@ class Evaluator:
                 self._fill(waiting, running)
                 for member in closed:
                     self._dispatch.close(member)
-        finally:
+        except (Exception, asyncio.CancelledError):
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+            raise
         return [trajectories[index] for index in range(tasks)]
 
     def summary(self, version: int, trajectories: list[Trajectory]) -> EvaluationFinished:

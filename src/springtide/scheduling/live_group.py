@@ -19,13 +19,14 @@ class Slot:
 
 @dataclass
 class LiveGroup:
-    """Mutable, owned by the scheduler."""
+    """Mutable, owned by the scheduler. `judged`: it was decided to keep this complete group."""
 
     id: int
     task: int
     base_version: int
     reissue: int
     slots: list[Slot] = field(default_factory=list)
+    judged: bool = False
 
     @property
     def complete(self) -> bool:

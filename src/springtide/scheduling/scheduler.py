@@ -8,10 +8,13 @@ Invariants (v: applied steps, K: staleness bound, B: groups per step):
   base of v - K or less, and step v + 1 can and does wait for all of them (the mandatory set): no token is older than K
   versions when it is trained on.
 - groups are consumed whole, in issue order within a window of W groups.
+- in sync no decision depends on which episode was faster: complete groups are judged in issue order, and those that
+  wait to run start in order of group and slot.
 - each slot of an issued group is ended once. In sync the ends of a step are recorded with its `Train` command, so that
   a killed step starts again as if it had never been tried; in async each end is recorded when it happens.
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
@@ -55,8 +58,7 @@ HOPELESS_BATCHES = 3
 
 
 class Scheduler:
-    """Decides; never acts. `ends()` yields the ends that the last `on` recorded; `filtered` and `expired` count groups
-    since the run began."""
+    """Decides; never acts. `ends()`: what the last `on` recorded. `filtered`, `expired`: groups since the run began."""
 
     def __init__(self, config: SchedulingConfig, milestones: Milestones, *, retry_backoff: float = 0.1) -> None:
         self.config = config
@@ -169,7 +171,7 @@ class Scheduler:
             for index, slot in enumerate(group.slots):
                 if not slot.done:
                     slot.running = False
-                    self.waiting.append((group.id, index, 0.0))
+                    self._wait(group.id, index)
             if not group.complete:
                 deadlines += self._deadline(group)
         return deadlines
@@ -189,11 +191,31 @@ class Scheduler:
         elif slot.attempt < self.config.max_attempts:
             slot.attempt += 1
             delay = min(self._retry_backoff * 2.0 ** (slot.attempt - 2), BACKOFF_LIMIT)
-            self.waiting.append((group.id, event.slot, delay))
+            self._wait(group.id, event.slot, delay)
         else:
             slot.done, slot.reason = True, event.reason
             self._last_reason = event.reason
-        return self._group_completed(group) if group.complete else []
+        return self._judge(group) if group.complete else []
+
+    def _wait(self, group: int, slot: int, delay: float = 0.0) -> None:
+        """For a place among the running."""
+        if self.sync:
+            insort(self.waiting, (group, slot, delay))
+        else:
+            self.waiting.append((group, slot, delay))
+
+    def _judge(self, completed: LiveGroup) -> list[Command]:
+        """In sync in issue order, and the place of a group that is given up is filled before the next is judged."""
+        commands: list[Command] = []
+        for group in list(self.groups.values()) if self.sync else [completed]:
+            if not group.complete or self.finished:
+                break
+            if not group.judged:
+                group.judged = True
+                commands += self._group_completed(group)
+                if self.sync and not self.finished:
+                    commands += self._issue_groups()
+        return commands
 
     def _group_completed(self, group: LiveGroup) -> list[Command]:
         needed = min(self.config.min_valid, self.config.group_size)
@@ -252,7 +274,8 @@ class Scheduler:
             self.finished = True
             return [*commands, Finish()]
         if self._rollout_allowed():
-            commands += self._issue()
+            commands += self._issue_groups()
+            commands += self._start_members()
         commands += self._train()
         return commands
 
@@ -285,12 +308,14 @@ class Scheduler:
         exclusive = self.sync or self.published == self.milestones.first
         return not (self.evaluating and exclusive) and not (self.sync and (self.training or self.publishing))
 
-    def _issue(self) -> Iterator[Command]:
+    def _issue_groups(self) -> Iterator[Command]:
         batch = self.config.groups_per_step
         consumed = (self.trained + (1 if self.training else 0)) * batch
         allowed = min((self.published + self.bound + 1) * batch, self.config.steps * batch)
         while consumed + len(self.groups) < allowed:
             yield from self._issue_group()
+
+    def _start_members(self) -> Iterator[Command]:
         while self.waiting and self.running < self.config.max_concurrent:
             group_id, index, delay = self.waiting.popleft()
             group = self.groups[group_id]
@@ -312,7 +337,8 @@ class Scheduler:
         )
         self.next_group += 1
         self.groups[group.id] = group
-        self.waiting.extend((group.id, index, 0.0) for index in range(len(group.slots)))
+        for index in range(len(group.slots)):
+            self._wait(group.id, index)
         yield IssueGroup(
             group=group.id, task=task, base_version=group.base_version, size=len(group.slots), reissue=reissue
         )
