@@ -9,7 +9,7 @@ import pytest
 
 from fakes.environment import FakeEnvironment
 from springtide.core.errors import InvalidEpisodeError
-from springtide.core.message import Message
+from springtide.core.message import ImagePart, Message
 from springtide.core.outcome import Ending, Invalid, InvalidCause, Valid
 from springtide.core.task import Split, Task
 from springtide.environments.guard import GuardedEnvironment
@@ -116,6 +116,11 @@ def test_a_constructor_that_raises_is_invalid() -> None:
         Observation(messages=(Message(role="robot", content="x"),)),  # type: ignore[arg-type]
         Observation(messages=(Message(role="user", content=3),)),  # type: ignore[arg-type]
         Observation(messages=(Message(role="user", content="\ud800"),)),
+        Observation(messages=(Message(role="tool", content="x", tool_call_id="\ud800"),)),
+        Observation(messages=(Message(role="tool", content="x", name=3),)),  # type: ignore[arg-type]
+        Observation(
+            messages=(Message(role="user", content=(ImagePart(sha256=b"x", media_type="", width=1, height=1),)),)
+        ),  # type: ignore[arg-type]
         Observation(messages=(REPLY,), tools=("tool",)),  # type: ignore[arg-type]
         Observation(messages=(REPLY,), done=1),  # type: ignore[arg-type]
         Observation(messages=(REPLY,), ending="over"),  # type: ignore[arg-type]
@@ -218,3 +223,19 @@ def test_the_ending_reaches_the_verifier() -> None:
         return await guarded.verify(Ending.CONTEXT_LIMIT)
 
     assert asyncio.run(episode()) == Valid(reward=1.0, ending=Ending.CONTEXT_LIMIT)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Valid(reward=1.0, detail=3),  # type: ignore[arg-type]
+        Valid(reward=1.0, detail="\ud800"),
+        Valid(reward=1.0, metrics={"\ud800": 1.0}),
+        Invalid(cause=InvalidCause.INFRASTRUCTURE, detail="\ud800"),
+    ],
+)
+def test_an_outcome_that_the_journal_could_not_store_is_the_harness_s(outcome: object) -> None:
+    graded = play(verify=lambda: outcome)
+    assert graded.cause is InvalidCause.HARNESS
+    assert "verify" in graded.detail
+    graded.detail.encode()

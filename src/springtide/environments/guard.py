@@ -136,7 +136,7 @@ def _observation(phase: str, value: object) -> Observation:
         raise _harness(f"{phase} returned messages that are not Messages with a known role and storable text.")
     if not isinstance(tools, (tuple, list)) or not all(isinstance(tool, ToolSchema) for tool in tools):
         raise _harness(f"{phase} returned tools that are not ToolSchemas.")
-    return msgspec.structs.replace(value, messages=tuple(messages), tools=tuple(tools))
+    return _stored(phase, msgspec.structs.replace(value, messages=tuple(messages), tools=tuple(tools)))
 
 
 def _well_formed(message: object) -> bool:
@@ -159,7 +159,7 @@ def _outcome(value: object) -> Outcome:
     if isinstance(value, Invalid):
         if value.cause not in list(InvalidCause) or not isinstance(value.detail, str):
             raise _harness("verify returned an Invalid without a known cause and a text.")
-        return value
+        return _stored("verify", value)
     if not isinstance(value, Valid):
         raise _harness(f"verify returned {_shown(value)}, not an Outcome.")
     if not _finite(value.reward):
@@ -170,7 +170,15 @@ def _outcome(value: object) -> Outcome:
         if not isinstance(name, str) or not _finite(number):
             raise _harness(f"verify returned the metric {name!r} as {_shown(number)}, not a finite number.")
     metrics = {name: float(number) for name, number in value.metrics.items()}
-    return msgspec.structs.replace(value, reward=float(value.reward), metrics=metrics)
+    return _stored("verify", msgspec.structs.replace(value, reward=float(value.reward), metrics=metrics))
+
+
+def _stored(phase: str, value: T) -> T:
+    """`value` as it comes back from the journal, of which every field has its type."""
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, TypeError, RecursionError) as error:
+        raise _harness(f"{phase} returned a value that cannot be stored: {error}.") from error
 
 
 def _finite(value: object) -> bool:
