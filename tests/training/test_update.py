@@ -95,6 +95,31 @@ def test_zero_advantage_rows_are_not_computed_but_count_in_the_mean():
     assert report.metrics["train/loss"] == pytest.approx(alone.metrics["train/loss"] * share, rel=1e-5)
 
 
+def test_a_member_at_the_mean_of_its_group_is_not_a_group_without_signal():
+    groups = random_groups(2, groups=2, rewards=[[0.0, 0.5, 1.0], [1.0, 1.0, 1.0]])
+    report = make_trainer().step(step=1, groups=groups)
+    assert report.zero_advantage_tokens == sum(member.trained_tokens for member in groups[1].members)
+
+
+def test_tokens_of_an_update_that_was_skipped_entered_no_step():
+    trainer = make_trainer(training_config(mini_batches=2))
+    groups = random_groups(5, groups=2)
+    calls = []
+
+    def break_first(stage):
+        def wrapped(inputs):
+            terms = stage(inputs)
+            calls.append(inputs)
+            return dataclasses.replace(terms, total=terms.total * float("nan")) if len(calls) == 1 else terms
+
+        return wrapped
+
+    trainer.stages = trainer.stages.wrap("loss", break_first)
+    report = trainer.step(step=1, groups=groups)
+    assert report.metrics["train/skipped_updates"] == 1.0
+    assert report.trained_tokens == sum(member.trained_tokens for member in groups[1].members)
+
+
 def test_a_step_without_signal_leaves_the_weights_and_still_counts():
     trainer = make_trainer()
     before = trainer.version
@@ -195,8 +220,8 @@ def test_mini_batches_take_whole_groups_in_order():
     assert seen == expected
 
 
-def forward_passes_without_gradient(config, *, version):
-    trainer = make_trainer(config)
+def forward_passes_without_gradient(config, *, version, **options):
+    trainer = make_trainer(config, **options)
     counts = [0]
 
     def count(stage):
@@ -215,6 +240,11 @@ def test_the_proximal_policy_costs_a_forward_pass_only_where_it_must():
     assert forward_passes_without_gradient(training_config(budget=4096), version=1) == 0
     assert forward_passes_without_gradient(training_config(budget=4096, mini_batches=2), version=0) == 0
     assert forward_passes_without_gradient(training_config(budget=4096, mini_batches=2), version=1) == 1
+
+
+def test_what_a_coarser_engine_stored_is_no_substitute_for_the_trainers_own_log_probs():
+    config = training_config(budget=4096, mini_batches=2).model_copy(update={"compute": "float32"})
+    assert forward_passes_without_gradient(config, version=0, dtype=torch.bfloat16) == 1
 
 
 def test_stale_tokens_of_later_mini_batches_are_measured_at_the_start_of_the_step():

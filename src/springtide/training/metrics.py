@@ -24,6 +24,7 @@ class Tally:
         self._sums: dict[str, torch.Tensor] = {}
         self._maxima: dict[str, torch.Tensor] = {}
         self._steps: list[GradientReport] = []
+        self.skipped_tokens = 0
         self._tokens = 0
         self._padded = 0
 
@@ -38,9 +39,10 @@ class Tally:
             known = self._maxima.get(name)
             self._maxima[name] = value if known is None else torch.maximum(known, value)
 
-    def add_step(self, report: GradientReport) -> None:
-        """Account for one optimizer update."""
+    def add_step(self, report: GradientReport, *, tokens: int) -> None:
+        """Account for one optimizer update over `tokens` trained tokens."""
         self._steps.append(report)
+        self.skipped_tokens += 0 if report.applied else tokens
 
     def metrics(self, batch: Batch, *, learning_rate: float) -> dict[str, float]:
         """Canonical names to numbers; a metric that this step has no data for is left out."""
@@ -100,8 +102,9 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
 
 
 def zero_advantage_tokens(batch: Batch) -> int:
-    """Trained tokens of rows whose advantage is 0."""
-    return sum(row.trained_tokens for row in batch.rows if row.advantage == 0.0)
+    """Trained tokens of groups in which no row has an advantage other than 0."""
+    moving = {row.group for row in batch.rows if row.advantage != 0.0}
+    return sum(row.trained_tokens for row in batch.rows if row.group not in moving)
 
 
 def _read(scalars: dict[str, torch.Tensor]) -> dict[str, float]:

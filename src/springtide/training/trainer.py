@@ -69,7 +69,8 @@ class TorchTrainer:
 
         A mini-batch whose gradient is not finite is skipped and counted, one without any gradient leaves weights and
         optimizer as they are; the version number grows by one in any case. `trained_tokens` are all sampled, unmasked
-        tokens of valid members, `zero_advantage_tokens` those among them that carried no signal.
+        tokens of valid members, less those of skipped mini-batches; `zero_advantage_tokens` are of groups that carried
+        no signal.
         """
         assert step == self._number + 1, f"step {step} does not follow version {self._number}"
         batch, tally = run_update(
@@ -81,7 +82,7 @@ class TorchTrainer:
         return StepReport(
             step=step,
             version=self._version,
-            trained_tokens=batch.trained_tokens,
+            trained_tokens=batch.trained_tokens - tally.skipped_tokens,
             zero_advantage_tokens=zero_advantage_tokens(batch),
             metrics=metrics,
         )
@@ -136,7 +137,7 @@ class TorchTrainer:
             tokens_per_micro_batch=self.config.tokens_per_micro_batch,
             version=self._number,
             needs_reference=self._reference is not None,
-            stored_proximal=self._compute is torch.float32,
+            stored_proximal=self._compute is self._dtype is torch.float32,
             coupled=algorithm.importance_cap is None,
             share_prefixes=self._share_prefixes,
         )

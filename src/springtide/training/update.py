@@ -86,7 +86,7 @@ def run_update(
             (terms.total / denominator).backward()  # type: ignore[no-untyped-call]
             tally.add_tokens(terms, current, micro, share=1.0 / (denominator * len(parts)))
         if micros:
-            tally.add_step(stages.step())
+            tally.add_step(stages.step(), tokens=denominator)
     return batch, tally
 
 
