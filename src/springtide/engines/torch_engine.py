@@ -70,6 +70,7 @@ class TorchEngine:
             self._check(request)
         for request in requests:
             session = self._residents.get(request.member) or self._new_session(request.member)
+            assert session.turn is None, f"{request.member} already has a turn"
             session.present(request.tokens)
             session.turn = Turn(request, self._submitted)
             self._submitted += 1
@@ -166,8 +167,6 @@ class TorchEngine:
             raise ValueError(
                 f"request of {request.member} has images, which the torch engine does not take; send text."
             )
-        session = self._residents.get(request.member)
-        assert session is None or session.turn is None, f"{request.member} already has a turn"
 
     def _new_session(self, member: Member) -> Session:
         key = stream_key(self._seed, member.purpose.value, member.group, member.slot, member.attempt)
