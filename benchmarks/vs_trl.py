@@ -24,7 +24,7 @@ import msgspec
 from common.report import finish, machine, parser, say, shown, spread, table
 from trl_support import ours
 from trl_support.ours import Setting
-from trl_support.task import Timing, Workload, write_model
+from trl_support.task import Timing, Tuning, Workload, write_model
 
 SIGMA = 0.5
 """Shape of the tool's time: one call in twenty takes more than twice the mean."""
@@ -44,7 +44,8 @@ RATIOS = (1, 3)
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds, and steps of a run: warm-up and measured ones."""
+    """Rounds, and steps of a run: warm-up and measured ones. A quick plan is `scale` times smaller where the tool sleeps
+    and, not `thorough`, tunes only TRL's threads."""
 
     rounds: int
     warm: int
@@ -52,13 +53,14 @@ class Plan:
     stock_rounds: int
     stock_steps: int
     scale: int = 1
+    thorough: bool = True
 
     def work(self, work: Workload) -> Workload:
-        return msgspec.structs.replace(work, groups=work.groups // self.scale)
+        return work if work.turns == 1 else msgspec.structs.replace(work, groups=work.groups // self.scale)
 
 
 FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=2, stock_steps=1)
-QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, scale=4)
+QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, scale=8, thorough=False)
 
 
 def quieten() -> None:
@@ -88,8 +90,8 @@ class Benchmark:
         self._seed = seed
         self._ours = Side()
         self._theirs = Side()
-        self._threads = 0
         self._single = Setting()
+        self._trl_single = self._trl_multi = Tuning()
         self.records: list[dict[str, Any]] = []
 
     def close(self) -> None:
@@ -97,28 +99,42 @@ class Benchmark:
         self._theirs.close()
 
     def tune(self) -> dict[str, float]:
-        """Give each side what it is faster with here, single-turn: TRL its threads, us our mode."""
-        tried = {}
-        for threads in sorted({1, len(os.sched_getaffinity(0))}):
-            self._threads = threads
-            tried[threads] = self._trl("tuning", self._round(SINGLE, 0), "gathered")
-        self._threads = max(tried, key=lambda threads: tried[threads])
+        """Give each side what it is faster with here: TRL threads, cache and batches generated ahead, us our mode."""
+        cores = len(os.sched_getaffinity(0))
+        tried: dict[str, float] = {}
+        single = [Tuning(threads=threads) for threads in sorted({1, cores})]
+        best = self._best("single", SINGLE, single, tried)
+        static = msgspec.structs.replace(best, cache="static")
+        ahead = msgspec.structs.replace(best, ahead=2)
+        multi = [Tuning(tools="gathered", threads=best.threads, ahead=batches) for batches in (1, 2)]
+        self._trl_single, self._trl_multi = best, multi[0]
+        if self._plan.thorough:
+            self._trl_single = self._best("single", SINGLE, [best, static, ahead], tried)
+            self._trl_multi = self._best("multi", MULTI, multi, tried)
         modes = {
             setting: self._springtide("tuning", self._round(SINGLE, 0), setting)
             for setting in (Setting(mode="sync"), Setting(mode="async", staleness=1))
         }
         self._single = max(modes, key=lambda setting: modes[setting])
-        found = {f"trl, {threads} threads": rate for threads, rate in tried.items()}
-        found |= {f"springtide, {setting.mode}": rate for setting, rate in modes.items()}
-        say("tuning: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in found.items()))
-        return found
+        tried |= {f"springtide, single, {setting.mode}": rate for setting, rate in modes.items()}
+        return tried
+
+    def _best(self, part: str, work: Workload, candidates: list[Tuning], tried: dict[str, float]) -> Tuning:
+        rates = []
+        for tuning in candidates:
+            name = f"trl, {part}, {tuning.threads} threads, {tuning.cache or 'dynamic'} cache, {tuning.ahead} ahead"
+            if name not in tried:
+                tried[name] = self._trl("tuning", self._round(work, 0), tuning)
+                say(f"tuning: {name}: {tried[name]:,.0f}")
+            rates.append(tried[name])
+        return candidates[rates.index(max(rates))]
 
     def single_turn(self) -> dict[str, list[float]]:
         rates: dict[str, list[float]] = {"springtide": [], "trl": []}
         for number in range(self._plan.rounds):
             work = self._round(SINGLE, number)
             rates["springtide"].append(self._springtide("single", work, self._single))
-            rates["trl"].append(self._trl("single", work, "gathered"))
+            rates["trl"].append(self._trl("single", work, self._trl_single))
             say(f"single turn, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
         return rates
 
@@ -127,9 +143,10 @@ class Benchmark:
         for number in range(self._plan.rounds):
             work = self._round(MULTI, number)
             rates["springtide"].append(self._springtide("multi", work, MULTI_SETTING))
-            rates["gathered"].append(self._trl("multi", work, "gathered"))
+            rates["gathered"].append(self._trl("multi", work, self._trl_multi))
             if number < self._plan.stock_rounds:
-                rates["stock"].append(self._trl("multi", work, "stock", steps=self._plan.stock_steps))
+                stock = Tuning(threads=self._trl_multi.threads)
+                rates["stock"].append(self._trl("multi", work, stock, steps=self._plan.stock_steps))
             say(f"with a tool, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
         return rates
 
@@ -153,8 +170,7 @@ class Benchmark:
         return rates
 
     def _round(self, work: Workload, number: int) -> Workload:
-        round_of = {"seed": self._seed + number, "sigma": self._sigma, "threads": self._threads}
-        return msgspec.structs.replace(self._plan.work(work), **round_of)
+        return msgspec.structs.replace(self._plan.work(work), seed=self._seed + number, sigma=self._sigma)
 
     def _springtide(self, part: str, work: Workload, setting: Setting) -> float:
         return self._rate(self._measure(part, work, setting))
@@ -164,13 +180,12 @@ class Benchmark:
         self._keep(part, "springtide", work, setting, timing)
         return timing
 
-    def _trl(self, part: str, work: Workload, tools: str, steps: int = 0) -> float:
+    def _trl(self, part: str, work: Workload, tuning: Tuning, steps: int = 0) -> float:
         from trl_support import theirs
 
         steps = steps or self._plan.steps
-        tuning = theirs.Tuning(tools=tools)
         timing = self._theirs.run(theirs.run, work, tuning, self._model, self._plan.warm + steps)
-        self._keep(part, "trl" if part == "single" else tools, work, tuning, timing)
+        self._keep(part, f"trl, {tuning.tools}", work, tuning, timing)
         return self._rate(timing, steps)
 
     def _rate(self, timing: Timing, steps: int = 0) -> float:

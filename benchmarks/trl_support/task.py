@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -44,8 +45,7 @@ CONTEXT = 1024
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A train step is `groups` x `size` episodes of `turns` sampled turns of at most `tokens` tokens; between two turns
-    the tool takes log-normal time of this mean (seconds) and shape. One optimizer update per step on both sides.
-    `threads` are TRL's; ours are decided by mode (`Setting`)."""
+    the tool takes log-normal time of this mean (seconds) and shape. One optimizer update per step on both sides."""
 
     groups: int = 8
     size: int = 8
@@ -55,11 +55,22 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     sigma: float = 1.0
     learning_rate: float = 1e-4
     seed: int = 0
-    threads: int = 0
 
     @property
     def episodes(self) -> int:
         return self.groups * self.size
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user of TRL may choose. `ahead` batches are generated together and trained on one after another, so that
+    the last is `ahead` - 1 versions old; `micro_batches` cut an update."""
+
+    tools: Literal["stock", "gathered"] = "stock"
+    continuous_batching: bool = False
+    ahead: int = 1
+    micro_batches: int = 1
+    cache: str = ""
+    threads: int = 1
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

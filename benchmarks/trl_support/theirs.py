@@ -10,9 +10,8 @@ import tempfile
 import threading
 import time
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import torch
 from datasets import Dataset, disable_progress_bars
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
@@ -20,28 +19,17 @@ from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
-from trl_support.task import SYSTEM, Timing, Workload, answer, latencies, question, score
-
-
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may choose. `ahead` batches are generated together and trained on one after another, so the last is
-    `ahead` - 1 versions old; `micro_batches` cut an update."""
-
-    tools: Literal["stock", "gathered"] = "stock"
-    continuous_batching: bool = False
-    ahead: int = 1
-    micro_batches: int = 1
-    cache: str = ""
+from trl_support.task import SYSTEM, Timing, Tuning, Workload, answer, latencies, question, score
 
 
 def run(work: Workload, tuning: Tuning, model: str, steps: int) -> Timing:
     """One training of `steps` steps, timed from inside."""
     disable_progress_bars()
     logging.set_verbosity_error()
-    torch.set_num_threads(work.threads)
+    torch.set_num_threads(tuning.threads)
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = AutoTokenizer.from_pretrained(model)
-        tools = Tools(work, tokenizer, gathered=tuning.tools == "gathered")
+        tools = Tools(work, tuning, tokenizer)
         times = Times()
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
@@ -138,11 +126,12 @@ class Tools:
     round takes as long as its slowest.
     """
 
-    def __init__(self, work: Workload, tokenizer: Any, *, gathered: bool) -> None:
-        self._work = work
+    def __init__(self, work: Workload, tuning: Tuning, tokenizer: Any) -> None:
+        self._turns = work.turns
+        self._together = work.episodes * tuning.ahead
         self._tokenizer = tokenizer
         self._latencies = latencies(work.mean, work.sigma, work.seed)
-        self._loop = asyncio.new_event_loop() if gathered else None
+        self._loop = asyncio.new_event_loop() if tuning.tools == "gathered" else None
         self._begun: dict[str, Future[None]] = {}
         self._numbers = itertools.count()
         self.calls = 0
@@ -172,7 +161,7 @@ class Tools:
         message: dict[str, Any] = {"role": "assistant", "content": self._tokenizer.decode(ids)}
         number = next(self._numbers)
         # Nobody leaves early, so TRL reads the turns of all episodes round by round.
-        if number // self._work.episodes % self._work.turns < self._work.turns - 1:
+        if number // self._together % self._turns < self._turns - 1:
             word = str(number)
             message["tool_calls"] = [{"type": "function", "function": {"name": "look_up", "arguments": {"word": word}}}]
             if self._loop is not None:
