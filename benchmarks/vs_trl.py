@@ -44,8 +44,8 @@ RATIOS = (1, 3)
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds, and steps of a run: warm-up and measured ones. A quick plan is `scale` times smaller where the tool sleeps
-    and, not `thorough`, tunes only TRL's threads."""
+    """Rounds, and steps of a run: warm-up and measured ones. A quick plan is `scale` times smaller where the tool
+    sleeps and, not `thorough`, tunes only TRL's threads."""
 
     rounds: int
     warm: int
