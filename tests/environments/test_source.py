@@ -1,7 +1,7 @@
 """Streams, the word game, and user classes of each kind through the loader."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from springtide.core.errors import UsageError
+from springtide.core.member import Member, Purpose
 from springtide.core.message import Message
-from springtide.core.outcome import Ending, Invalid, Outcome, Valid
+from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome, Valid
 from springtide.core.task import Split
+from springtide.core.trajectory import Trajectory
 from springtide.environments.config import CustomConfig, WordGameConfig
 from springtide.environments.source import open_environments
 from springtide.environments.stream import Stream, held_out, task_seed
@@ -169,6 +171,7 @@ class TestGym:
 
 
 CONTRACT = """
+from springtide.core.member import Member, Purpose
 from springtide.core.message import Message
 from springtide.core.outcome import Valid
 from springtide.ports.environment import Observation
@@ -233,3 +236,49 @@ def test_invalid_is_not_a_reward(tmp_path: Path) -> None:
     text = CONTRACT.replace("Valid(reward=0.5)", "1 / 0")
     outcome = play(custom(written(tmp_path, text), "Full"), lambda _: "x")
     assert isinstance(outcome, Invalid)
+
+
+RACE = """
+from springtide.core.outcome import Valid
+from springtide.environments.text import Reply, TextEnvironment
+
+class Race(TextEnvironment):
+    def start(self, rng):
+        return "go"
+
+    def reply(self, text):
+        return Reply("", done=True)
+
+    @staticmethod
+    async def score_group(members):
+        {body}
+"""
+
+
+def graded(tmp_path: Path, body: str) -> Sequence[Outcome]:
+    (tmp_path / "race.py").write_text(RACE.format(body=body))
+    made = custom(tmp_path / "race.py", "Race")
+    assert made.scores_groups
+    outcomes = [Valid(reward=0.0), Valid(reward=0.0), Invalid(cause=InvalidCause.HARNESS, detail="lost")]
+    members = [
+        Trajectory(member=Member(Purpose.TRAIN, 0, slot), task_id="t", segments=(), outcome=outcome, turns=slot)
+        for slot, outcome in enumerate(outcomes)
+    ]
+    return asyncio.run(made.score_group(members))  # type: ignore[arg-type]
+
+
+def test_a_class_may_grade_its_groups_as_a_whole(tmp_path: Path) -> None:
+    best = "return [Valid(reward=float(m.turns == 1)) for m in members]"
+    first, second, third = graded(tmp_path, best)
+    assert (first, second) == (Valid(reward=0.0), Valid(reward=1.0))
+    assert isinstance(third, Invalid), "what was invalid stays so"
+    assert third.detail == "lost"
+    assert graded(tmp_path, "return None")[0] == Valid(reward=0.0)
+    assert not custom(EXAMPLE).scores_groups
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('judge')", "return [Valid(reward=1.0)]", "return [3] * len(members)"])
+def test_a_group_that_cannot_be_graded_is_invalid(tmp_path: Path, body: str) -> None:
+    for outcome in graded(tmp_path, body)[:2]:
+        assert isinstance(outcome, Invalid)
+        assert "score_group" in outcome.detail

@@ -62,6 +62,8 @@ class FakeEnvironment:
 class FakeSource:
     """A source whose environments come from `make`, in the guard. Nothing to imitate."""
 
+    scores_groups = False
+
     def __init__(self, make: Callable[[], Environment] = FakeEnvironment, *, limits: PhaseLimits | None = None) -> None:
         self.limits = limits or PhaseLimits()
         self._make = make
@@ -81,8 +83,8 @@ class FakeSource:
     def create(self) -> Environment:
         return GuardedEnvironment(self._make, self.limits)
 
-    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome] | None:
-        return None
+    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome]:
+        return [member.outcome for member in members]
 
     async def close(self) -> None:
         self.opened = False

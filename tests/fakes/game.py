@@ -62,12 +62,14 @@ class FakeGame:
 class FakeSource:
     limits = PhaseLimits()
 
-    def __init__(self, *, turns=2, latency=True, fault_rate=0.0, pace=1.0):
+    def __init__(self, *, turns=2, latency=True, fault_rate=0.0, pace=1.0, scores_groups=False):
+        self.scores_groups = scores_groups
         self.turns = turns
         self.latency = latency
         self.pace = pace
         self.fault_rate = fault_rate
         self.faults = random.Random(0)
+        self.rng = random.Random(pace)
         self.open = 0
 
     def task(self, *, purpose, index):
@@ -81,7 +83,16 @@ class FakeSource:
         return FakeGame(self)
 
     async def score_group(self, members):
-        return None
+        """Who said more than the average of the group."""
+        await self._think()
+        said = [member.trained_tokens for member in members]
+        return [
+            Valid(reward=float(tokens > sum(said) / len(said))) if member.valid else member.outcome
+            for member, tokens in zip(members, said, strict=True)
+        ]
+
+    async def _think(self):
+        await asyncio.sleep(self.pace * self.rng.expovariate(1.0) if self.latency else 0.0)
 
     async def close(self):
         pass

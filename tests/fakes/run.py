@@ -62,7 +62,7 @@ class FakeRun:
         executor = InlineExecutor(lambda lane, name: self.costs.get(name, 0.05), ledger)
         self.ledger = ledger
         sync = self.config.mode == "sync"
-        scheduler = Scheduler(self.config, self.milestones)
+        scheduler = Scheduler(self.config, self.milestones, score_groups=self.source.scores_groups)
         stash = Stash()
         checkpoints = FakeCheckpoints(self.disk, lambda: self.journal.alive)
         dispatch = Dispatch(

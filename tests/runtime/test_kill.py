@@ -12,7 +12,9 @@ from springtide.simulation.virtual_loop import Killed
 CASES = [
     ("sync", {}, {}),
     ("sync", {"filter_zero_variance": True}, {}),
+    ("sync", {"filter_zero_variance": True}, {"scores_groups": True}),
     ("async", {}, {}),
+    ("async", {}, {"scores_groups": True}),
     ("async", {"filter_zero_variance": True, "staleness": 2}, {"fault_rate": 0.2}),
 ]
 

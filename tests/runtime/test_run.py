@@ -10,6 +10,7 @@ from fakes.run import FakeRun, new_disk, small_config
 from fakes.trainer import FakeTrainer
 from springtide.core.errors import SpringtideError, StorageFullError
 from springtide.core.group import End
+from springtide.core.outcome import Invalid, InvalidCause
 from springtide.scheduling.codec import EVENT, decode_event
 from springtide.scheduling.events import CheckpointFailed, EvaluationFinished
 
@@ -256,3 +257,45 @@ def test_timers_are_not_shown_as_waits():
     run.start()
     assert Looks.seen >= {"episode", "tokens", "train"}
     assert "deadline" not in Looks.seen
+
+
+@pytest.mark.parametrize("scores_groups", [False, True])
+def test_in_sync_the_latency_of_environments_changes_nothing(scores_groups):
+    config = small_config(
+        "sync",
+        steps=4,
+        groups_per_step=4,
+        group_size=2,
+        max_concurrent=5,
+        filter_zero_variance=True,
+        max_filtered_per_step=2,
+    )
+    weights = set()
+    for pace in (0.0, 0.3, 1.0, 7.0, 30.0):
+        run = FakeRun(new_disk(), config, source=FakeSource(turns=3, pace=pace, scores_groups=scores_groups))
+        run.start()
+        weights.add(run.trainer.weights)
+        assert {record.end for record in run.disk.ends.values()} == {End.TRAINED, End.FILTERED}
+    assert len(weights) == 1
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_group_is_trained_on_with_the_rewards_that_it_earned_as_a_group(mode):
+    run = FakeRun(new_disk(), small_config(mode, group_size=4), source=FakeSource(scores_groups=True))
+    run.start()
+    for _, _, groups in run.trainer.history:
+        for group in groups:
+            said = [member.trained_tokens for member in group.members]
+            assert [m.reward for m in group.members] == [float(n > sum(said) / 4) for n in said]
+
+
+def test_a_group_that_cannot_be_graded_expires_with_the_reason():
+    class Broken(FakeSource):
+        async def score_group(self, members):
+            failed = Invalid(cause=InvalidCause.VERIFIER, detail="the judge is away")
+            return [failed for _ in members]
+
+    run = FakeRun(new_disk(), small_config("async"), source=Broken(scores_groups=True))
+    with pytest.raises(SpringtideError, match="the judge is away"):
+        run.start()
+    assert {(record.end, record.reason) for record in run.disk.ends.values()} == {(End.INVALID, "the judge is away")}

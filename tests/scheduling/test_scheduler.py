@@ -14,6 +14,7 @@ from springtide.scheduling.commands import (
     IssueGroup,
     Publish,
     SaveCheckpoint,
+    ScoreGroup,
     SetDeadline,
     StartMember,
     Train,
@@ -24,6 +25,7 @@ from springtide.scheduling.events import (
     CheckpointSaved,
     DeadlinePassed,
     EvaluationFinished,
+    GroupScored,
     MemberFinished,
     ProcessStarted,
     Published,
@@ -306,3 +308,24 @@ def test_a_run_in_which_everything_fails_stops_and_says_why():
         finish(made, group, 0, None)
         last = finish(made, group, 1, None)
     assert Abort("The last 3 groups all failed; the last failure: box died.") in last
+
+
+def test_a_group_is_graded_as_a_whole_before_it_counts_as_complete():
+    made = Scheduler(
+        SchedulingConfig(mode="async", groups_per_step=1, group_size=2, steps=1, min_valid=1, max_attempts=1),
+        Milestones(last=1),
+        score_groups=True,
+    )
+    made.on(RunStarted(Boundary()))
+    made.on(ProcessStarted(0))
+    made.on(Published(0))
+    assert finish(made, 0, 0, 0.0) == []
+    assert finish(made, 0, 1, None) == [ScoreGroup(0, 0)]
+    resumed = made.on(ProcessStarted(1))
+    assert ScoreGroup(0, 1) in resumed, "the verdict died with the old process"
+    made.on(Published(0))
+    scored = {"group": 0, "rewards": (1.0, None), "reasons": ("", "box died")}
+    assert made.on(GroupScored(epoch=0, **scored)) == [], "late, from the old process"
+    (train,) = made.on(GroupScored(epoch=1, **scored))
+    assert isinstance(train, Train)
+    assert [(r.end, r.reason) for r in made.ends()] == [(End.TRAINED, ""), (End.INVALID, "box died")]

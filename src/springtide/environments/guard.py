@@ -8,7 +8,7 @@ for. `close` runs once, after anything, and never raises.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from numbers import Real
 from typing import Any, TypeVar, get_args
 
@@ -18,6 +18,7 @@ from springtide.core.errors import InvalidEpisodeError
 from springtide.core.message import ImagePart, Message, Role, TextPart, ToolSchema
 from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome, Valid
 from springtide.core.task import Task
+from springtide.core.trajectory import Trajectory
 from springtide.ports.environment import Environment, Observation, PhaseLimits
 
 T = TypeVar("T")
@@ -61,7 +62,8 @@ class GuardedEnvironment:
     async def verify(self, ending: Ending) -> Outcome:
         inner = self._open()
         try:
-            return _outcome(await self._phase("verify", lambda: inner.verify(ending), self._limits.verify))
+            value = await self._phase("verify", lambda: inner.verify(ending), self._limits.verify)
+            return _outcome("verify", value)
         except InvalidEpisodeError as error:
             return Invalid(cause=InvalidCause(error.cause), detail=error.detail)
 
@@ -78,7 +80,8 @@ class GuardedEnvironment:
         assert self._inner is not None, "reset comes first"
         return self._inner
 
-    async def _phase(self, phase: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
+    @staticmethod
+    async def _phase(phase: str, call: Callable[[], Awaitable[T]], seconds: float) -> T:
         async def run() -> T:
             try:
                 return await call()
@@ -101,9 +104,27 @@ class GuardedEnvironment:
             return task.result()
         if isinstance(error, InvalidEpisodeError):
             raise _typed(error)
-        cause = InvalidCause.VERIFIER if phase == "verify" else InvalidCause.HARNESS
+        cause = InvalidCause.VERIFIER if phase in ("verify", "score_group") else InvalidCause.HARNESS
         described = f"{type(error).__name__} raised in {phase}: {error}".rstrip(": ")
         raise InvalidEpisodeError(cause, _storable(described))
+
+
+Scorer = Callable[[Sequence[Trajectory]], Awaitable[Sequence[Outcome] | None]]
+"""Grades a whole group; None keeps the members' own outcomes."""
+
+
+async def guarded_scores(scorer: Scorer, members: Sequence[Trajectory], *, seconds: float) -> list[Outcome]:
+    """What `scorer` says of `members`; all Invalid if it fails. A member that was invalid stays so."""
+    try:
+        value = await GuardedEnvironment._phase("score_group", lambda: scorer(members), seconds)
+        if value is None:
+            return [member.outcome for member in members]
+        if not isinstance(value, (tuple, list)) or len(value) != len(members):
+            raise _harness(f"score_group returned {_shown(value)}, not one Outcome for each of {len(members)} members.")
+        scores = [_outcome("score_group", each) for each in value]
+    except InvalidEpisodeError as error:
+        scores = [Invalid(cause=InvalidCause(error.cause), detail=error.detail)] * len(members)
+    return [score if member.valid else member.outcome for score, member in zip(scores, members, strict=True)]
 
 
 async def _abandon(task: asyncio.Task[Any]) -> None:
@@ -155,22 +176,22 @@ def _unsurrogated(value: str) -> str:
     return value.encode(errors="replace").decode()
 
 
-def _outcome(value: object) -> Outcome:
+def _outcome(phase: str, value: object) -> Outcome:
     if isinstance(value, Invalid):
         if value.cause not in list(InvalidCause) or not isinstance(value.detail, str):
-            raise _harness("verify returned an Invalid without a known cause and a text.")
-        return _stored("verify", value)
+            raise _harness(f"{phase} returned an Invalid without a known cause and a text.")
+        return _stored(phase, value)
     if not isinstance(value, Valid):
-        raise _harness(f"verify returned {_shown(value)}, not an Outcome.")
+        raise _harness(f"{phase} returned {_shown(value)}, not an Outcome.")
     if not _finite(value.reward):
-        raise _harness(f"verify returned the reward {_shown(value.reward)}, not a finite number.")
+        raise _harness(f"{phase} returned the reward {_shown(value.reward)}, not a finite number.")
     if not isinstance(value.ending, Ending) or not isinstance(value.metrics, dict):
-        raise _harness("verify returned an Outcome whose ending or metrics has the wrong type.")
+        raise _harness(f"{phase} returned an Outcome whose ending or metrics has the wrong type.")
     for name, number in value.metrics.items():
         if not isinstance(name, str) or not _finite(number):
-            raise _harness(f"verify returned the metric {name!r} as {_shown(number)}, not a finite number.")
+            raise _harness(f"{phase} returned the metric {name!r} as {_shown(number)}, not a finite number.")
     metrics = {name: float(number) for name, number in value.metrics.items()}
-    return _stored("verify", msgspec.structs.replace(value, reward=float(value.reward), metrics=metrics))
+    return _stored(phase, msgspec.structs.replace(value, reward=float(value.reward), metrics=metrics))
 
 
 def _stored(phase: str, value: T) -> T:

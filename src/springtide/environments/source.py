@@ -9,7 +9,7 @@ from springtide.core.outcome import Outcome
 from springtide.core.task import Task
 from springtide.core.trajectory import Trajectory
 from springtide.environments.config import CustomConfig, EnvironmentConfig, ShellConfig, WordGameConfig
-from springtide.environments.guard import GuardedEnvironment
+from springtide.environments.guard import GuardedEnvironment, Scorer, guarded_scores
 from springtide.environments.gym import GymTextEnvironment
 from springtide.environments.loader import Kind, check_options, load_class
 from springtide.environments.shell.source import ShellSource
@@ -49,16 +49,25 @@ def _custom(config: CustomConfig, seed: int) -> EnvironmentSource:
         return inner  # type: ignore[no-any-return]
 
     limits = PhaseLimits(reset=config.phase_seconds, step=config.phase_seconds, verify=config.phase_seconds)
-    return ClassSource(create, name=found.__name__, seed=seed, limits=limits)
+    scorer = getattr(found, "score_group", None)
+    return ClassSource(create, name=found.__name__, seed=seed, limits=limits, scorer=scorer)
 
 
 class ClassSource:
     """Environments that need nothing but a seed. An object with a method `demonstration(task)` can be imitated."""
 
     def __init__(
-        self, create: Callable[[], Environment], *, name: str, seed: int, limits: PhaseLimits | None = None
+        self,
+        create: Callable[[], Environment],
+        *,
+        name: str,
+        seed: int,
+        limits: PhaseLimits | None = None,
+        scorer: Scorer | None = None,
     ) -> None:
         self.limits = limits or PhaseLimits()
+        self.scores_groups = scorer is not None
+        self._scorer = scorer
         self._create = create
         self._name = name
         self._seed = seed
@@ -81,8 +90,9 @@ class ClassSource:
     def create(self) -> Environment:
         return GuardedEnvironment(self._create, self.limits)
 
-    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome] | None:
-        return None
+    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome]:
+        assert self._scorer is not None, "nobody asks where scores_groups is False"
+        return await guarded_scores(self._scorer, members, seconds=self.limits.verify)
 
     async def close(self) -> None:
         pass

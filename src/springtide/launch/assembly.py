@@ -86,7 +86,12 @@ def assemble(
     """All parts of a run around its trainer. The engine gets a copy of the weights of its own."""
     engine_model = copy.deepcopy(trainer.model).to(compute_dtype(_dtype(recipe), choose_device())).eval()
     engine = TorchEngine(engine_model, recipe.engine, seed=recipe.seed)
-    scheduler = Scheduler(recipe.scheduling, milestones(recipe), retry_backoff=recipe.rollout.retry_backoff)
+    scheduler = Scheduler(
+        recipe.scheduling,
+        milestones(recipe),
+        retry_backoff=recipe.rollout.retry_backoff,
+        score_groups=source.scores_groups,
+    )
     stash = Stash()
     dispatch = Dispatch(
         engine=engine,

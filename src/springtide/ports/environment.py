@@ -59,9 +59,14 @@ class Environment(Protocol):
 
 
 class EnvironmentSource(Protocol):
-    """Makes environments and tasks. Shared by all episodes of a run."""
+    """Makes environments and tasks. Shared by all episodes of a run.
+
+    `scores_groups`: rewards depend on a whole group, so `score_group` is asked before a training group counts as
+    complete. Evaluation plays single episodes, whose own outcomes count.
+    """
 
     limits: PhaseLimits
+    scores_groups: bool
 
     def task(self, *, purpose: str, index: int) -> Task:
         """Task number `index` of the training (`train`) or evaluation (`evaluate`) stream; pure, unbounded."""
@@ -79,8 +84,9 @@ class EnvironmentSource(Protocol):
         """A fresh environment for one episode."""
         ...
 
-    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome] | None:
-        """Optionally regrade a complete group with sight of all members; None keeps their outcomes."""
+    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome]:
+        """The outcomes of a whole group, in slot order, with sight of all members. Never raises: what fails is
+        `Invalid`. A member that was invalid stays so."""
         ...
 
     async def close(self) -> None: ...

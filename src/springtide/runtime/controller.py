@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any
 
 from springtide.core.errors import SpringtideError, StorageFullError
+from springtide.core.group import Group
 from springtide.core.member import Member, Purpose
+from springtide.core.outcome import Valid
 from springtide.core.trajectory import Trajectory
 from springtide.ports.clock import Clock
 from springtide.ports.executor import Executor
@@ -35,6 +37,7 @@ from springtide.scheduling.commands import (
     IssueGroup,
     Publish,
     SaveCheckpoint,
+    ScoreGroup,
     SetDeadline,
     StartMember,
     Train,
@@ -44,6 +47,7 @@ from springtide.scheduling.events import (
     CheckpointSaved,
     DeadlinePassed,
     Event,
+    GroupScored,
     MemberFinished,
     StepFinished,
 )
@@ -132,7 +136,7 @@ class Controller:
         told: list[tuple[Event, list[Command]]] = []
         now = self._clock.now()
         for event, trajectories in items:
-            if isinstance(event, MemberFinished):
+            if isinstance(event, MemberFinished | GroupScored):
                 for trajectory in trajectories:
                     self._stash.put(trajectory)
             decided = self.scheduler.on(event)
@@ -151,6 +155,8 @@ class Controller:
         for event, _ in items:
             if isinstance(event, MemberFinished):
                 self._dispatch.close(Member(Purpose.TRAIN, event.group, event.slot, event.attempt))
+            elif isinstance(event, GroupScored):
+                self._dispatch.close(_bench(event.group))
         for event, decided in told:
             self._observers.decided(event, decided)
 
@@ -192,6 +198,10 @@ class Controller:
                 self._stash.issue(command.group, base_version=command.base_version, size=command.size)
             case StartMember():
                 self.episodes.start(command)
+            case ScoreGroup(group, epoch):
+                self._dispatch.open(_bench(group))
+                score = partial(self._score, self._stash.peek(group), epoch)
+                self._spawn(f"score group {group}", score)
             case CancelGroup(group):
                 self.episodes.cancel(group)
                 self._stash.drop(group)
@@ -232,6 +242,13 @@ class Controller:
         await self._clock.sleep(command.seconds)
         self.post(DeadlinePassed(command.group, command.epoch))
 
+    async def _score(self, group: Group, epoch: int) -> None:
+        assert self.episodes is not None
+        scored = await self.episodes.score(group)
+        rewards = tuple(member.reward for member in scored)
+        reasons = tuple("" if isinstance(member.outcome, Valid) else member.outcome.detail for member in scored)
+        self.post(GroupScored(group=group.id, epoch=epoch, rewards=rewards, reasons=reasons), scored)
+
     async def _train(self, command: Train) -> None:
         groups = tuple(self._stash.take(group) for group in command.groups)
         step = partial(self._trainer.step, step=command.step, groups=groups)
@@ -270,3 +287,9 @@ class Controller:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _bench(group: int) -> Member:
+    """Stands for a group that is being graded: in lockstep no batch forms before its verdict, so that what the verdict
+    decides does not depend on how long it took."""
+    return Member(Purpose.TRAIN, group, -1)

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
+from springtide.core.group import Group
 from springtide.core.member import Member, Purpose
 from springtide.core.trajectory import Trajectory
 from springtide.ports.clock import Clock
@@ -51,6 +54,14 @@ class Episodes:
         for member, (task, _) in self._tasks.items():
             if member.group == group:
                 task.cancel()
+
+    async def score(self, group: Group) -> tuple[Trajectory, ...]:
+        """The members with the outcomes that the environment gives them as a group."""
+        outcomes = await self._source.score_group(group.members)
+        return tuple(
+            msgspec.structs.replace(member, outcome=outcome)
+            for member, outcome in zip(group.members, outcomes, strict=True)
+        )
 
     def waits(self) -> list[Wait]:
         """Who plays, oldest first."""

@@ -21,10 +21,15 @@ class Stash:
             self._trajectories[member.group, member.slot] = trajectory
 
     def take(self, group: int) -> Group:
-        """All members in slot order, invalid ones included; the stash holds them no longer."""
+        """What `peek` gives; the stash holds it no longer."""
+        whole = self.peek(group)
+        self.drop(group)
+        return whole
+
+    def peek(self, group: int) -> Group:
+        """All members in slot order, invalid ones included."""
         base_version, size = self._issued[group]
         members = tuple(self._trajectories[group, slot] for slot in range(size))
-        self.drop(group)
         return Group(id=group, base_version=base_version, members=members)
 
     def drop(self, group: int) -> None:

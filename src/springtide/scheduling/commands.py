@@ -26,6 +26,13 @@ class StartMember(msgspec.Struct, frozen=True, kw_only=True, tag="start_member")
     delay: float = 0.0
 
 
+class ScoreGroup(msgspec.Struct, frozen=True, tag="score_group"):
+    """Let the environment grade the members of a group with sight of all; answer with `GroupScored`."""
+
+    group: int
+    epoch: int
+
+
 class CancelGroup(msgspec.Struct, frozen=True, tag="cancel_group"):
     """Stop what still runs for an expired group."""
 
@@ -77,5 +84,15 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
 
 Command = (
-    IssueGroup | StartMember | CancelGroup | SetDeadline | Train | Publish | SaveCheckpoint | Evaluate | Finish | Abort
+    IssueGroup
+    | StartMember
+    | ScoreGroup
+    | CancelGroup
+    | SetDeadline
+    | Train
+    | Publish
+    | SaveCheckpoint
+    | Evaluate
+    | Finish
+    | Abort
 )

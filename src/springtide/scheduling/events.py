@@ -44,6 +44,15 @@ class MemberFinished(msgspec.Struct, frozen=True, kw_only=True, tag="member_fini
     oldest_version: int | None = None
 
 
+class GroupScored(msgspec.Struct, frozen=True, kw_only=True, tag="group_scored"):
+    """The environment has graded a group as a whole: one reward and reason per slot, as in `MemberFinished`."""
+
+    group: int
+    epoch: int
+    rewards: tuple[float | None, ...]
+    reasons: tuple[str, ...]
+
+
 class Published(msgspec.Struct, frozen=True, tag="published"):
     """The engines serve this version, and proved it."""
 
@@ -93,6 +102,7 @@ Event = (
     RunStarted
     | ProcessStarted
     | MemberFinished
+    | GroupScored
     | StepFinished
     | Published
     | CheckpointSaved

@@ -1,8 +1,10 @@
 """An issued group that has not ended: the state of its slots."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from springtide.core.group import End
+from springtide.ports.journal import EndRecord
 
 
 @dataclass
@@ -14,23 +16,29 @@ class Slot:
     done: bool = False
     reward: float | None = None
     reason: str = ""
-    tokens: int = 0
 
 
 @dataclass
 class LiveGroup:
-    """Mutable, owned by the scheduler. `judged`: it was decided to keep this complete group."""
+    """Mutable, owned by the scheduler. `scored`: its members have been seen together, where the environment wants
+    that. `judged`: it was decided to keep this complete group."""
 
     id: int
     task: int
     base_version: int
     reissue: int
     slots: list[Slot] = field(default_factory=list)
+    scored: bool = True
     judged: bool = False
 
     @property
     def complete(self) -> bool:
-        return all(slot.done for slot in self.slots)
+        return self.scored and all(slot.done for slot in self.slots)
+
+    @property
+    def unscored(self) -> bool:
+        """All members are done, and the environment has yet to see them together."""
+        return not self.scored and all(slot.done for slot in self.slots)
 
     @property
     def rewards(self) -> list[float]:
@@ -42,9 +50,24 @@ class LiveGroup:
         """All valid members earned the same: a group-relative baseline leaves no signal."""
         return len(set(self.rewards)) <= 1
 
-    def ends(self, end: End, reason: str) -> list[tuple[int, End, str]]:
-        """(slot, end, reason) for each slot when the group ends as `end`. Invalid slots stay what they are."""
+    def restart(self) -> list[int]:
+        """The slots whose episodes died with the process that played them."""
+        left = [index for index, slot in enumerate(self.slots) if not slot.done]
+        for index in left:
+            self.slots[index].running = False
+        return left
+
+    def score(self, rewards: Sequence[float | None], reasons: Sequence[str]) -> None:
+        """The verdict on the whole group, one per slot."""
+        for slot, reward, reason in zip(self.slots, rewards, reasons, strict=True):
+            slot.reward, slot.reason = reward, reason
+        self.scored = True
+
+    def ends(self, end: End, reason: str, *, step: int) -> list[EndRecord]:
+        """What becomes of each slot when the group ends as `end`. Invalid slots stay what they are."""
         return [
-            (index, End.INVALID, slot.reason) if slot.done and slot.reward is None else (index, end, reason)
+            EndRecord(self.id, index, End.INVALID, step, slot.reason)
+            if slot.done and slot.reward is None
+            else EndRecord(self.id, index, end, step, reason)
             for index, slot in enumerate(self.slots)
         ]

@@ -14,7 +14,6 @@ Invariants (v: applied steps, K: staleness bound, B: groups per step):
   a killed step starts again as if it had never been tried; in async each end is recorded when it happens.
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
@@ -29,11 +28,13 @@ from springtide.scheduling.commands import (
     IssueGroup,
     Publish,
     SaveCheckpoint,
+    ScoreGroup,
     SetDeadline,
     StartMember,
     Train,
 )
 from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.consumption import choose_batch
 from springtide.scheduling.events import (
     Boundary,
     CheckpointFailed,
@@ -41,6 +42,7 @@ from springtide.scheduling.events import (
     DeadlinePassed,
     EvaluationFinished,
     Event,
+    GroupScored,
     MemberFinished,
     ProcessStarted,
     Published,
@@ -49,6 +51,7 @@ from springtide.scheduling.events import (
 )
 from springtide.scheduling.live_group import LiveGroup, Slot
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.waiting import Waiting
 
 BACKOFF_LIMIT = 5.0
 """Seconds; the longest pause before an invalid episode's next attempt."""
@@ -60,8 +63,16 @@ HOPELESS_BATCHES = 3
 class Scheduler:
     """Decides; never acts. `ends()`: what the last `on` recorded. `filtered`, `expired`: groups since the run began."""
 
-    def __init__(self, config: SchedulingConfig, milestones: Milestones, *, retry_backoff: float = 0.1) -> None:
+    def __init__(
+        self,
+        config: SchedulingConfig,
+        milestones: Milestones,
+        *,
+        retry_backoff: float = 0.1,
+        score_groups: bool = False,
+    ) -> None:
         self.config = config
+        self._score_groups = score_groups
         self.milestones = milestones
         self.sync = config.mode == "sync"
         self.bound = 0 if self.sync else config.staleness
@@ -82,7 +93,7 @@ class Scheduler:
         self.next_group = 0
         self.next_task = 0
         self.reissue: deque[tuple[int, int]] = deque()
-        self.waiting: deque[tuple[int, int, float]] = deque()
+        self.waiting = Waiting(ordered=self.sync)
         self.running = 0
         self.finished = False
         self.aborted = False
@@ -106,6 +117,8 @@ class Scheduler:
                 commands += self._take_over(epoch, open_step)
             case MemberFinished():
                 commands += self._member_finished(event)
+            case GroupScored():
+                commands += self._group_scored(event)
             case StepFinished():
                 self._step_finished(event)
             case Published(version):
@@ -166,15 +179,16 @@ class Scheduler:
             self._restore(self._boundary)
         self.waiting.clear()
         self.running = 0
-        deadlines: list[Command] = []
-        for group in self.groups.values():
-            for index, slot in enumerate(group.slots):
-                if not slot.done:
-                    slot.running = False
-                    self._wait(group.id, index)
-            if not group.complete:
-                deadlines += self._deadline(group)
-        return deadlines
+        return [command for group in self.groups.values() for command in self._continue_group(group)]
+
+    def _continue_group(self, group: LiveGroup) -> Iterator[Command]:
+        """Of an async run: what was finished stays, the rest is played again under a new deadline."""
+        for index in group.restart():
+            self.waiting.add(group.id, index)
+        if not group.complete:
+            yield SetDeadline(group=group.id, epoch=self.epoch, seconds=self.config.group_deadline)
+        if group.unscored:
+            yield ScoreGroup(group.id, self.epoch)
 
     # -- what happens to members -------------------------------------------------------------------------------------
 
@@ -187,22 +201,25 @@ class Scheduler:
             return []
         slot.running = False
         if event.reward is not None:
-            slot.done, slot.reward, slot.tokens = True, event.reward, event.tokens
+            slot.done, slot.reward = True, event.reward
         elif slot.attempt < self.config.max_attempts:
             slot.attempt += 1
             delay = min(self._retry_backoff * 2.0 ** (slot.attempt - 2), BACKOFF_LIMIT)
-            self._wait(group.id, event.slot, delay)
+            self.waiting.add(group.id, event.slot, delay)
         else:
             slot.done, slot.reason = True, event.reason
             self._last_reason = event.reason
+        if group.unscored:
+            return [ScoreGroup(group.id, self.epoch)]
         return self._judge(group) if group.complete else []
 
-    def _wait(self, group: int, slot: int, delay: float = 0.0) -> None:
-        """For a place among the running."""
-        if self.sync:
-            insort(self.waiting, (group, slot, delay))
-        else:
-            self.waiting.append((group, slot, delay))
+    def _group_scored(self, event: GroupScored) -> list[Command]:
+        group = self.groups.get(event.group)
+        if group is None or event.epoch != self.epoch:
+            return []
+        group.score(event.rewards, event.reasons)
+        self._last_reason = next(filter(None, event.reasons), self._last_reason)
+        return self._judge(group)
 
     def _judge(self, completed: LiveGroup) -> list[Command]:
         """In sync in issue order, and the place of a group that is given up is filled before the next is judged."""
@@ -241,7 +258,7 @@ class Scheduler:
         self.expired += 1
         self._expired_in_row += 1
         self._end(group, End.EXPIRED, reason)
-        self.waiting = deque(entry for entry in self.waiting if entry[0] != group.id)
+        self.waiting.drop(group.id)
         if group.reissue < self.config.max_reissues:
             self.reissue.append((group.task, group.reissue + 1))
         cancel: list[Command] = [CancelGroup(group.id)]
@@ -253,10 +270,7 @@ class Scheduler:
 
     def _end(self, group: LiveGroup, end: End, reason: str, step: int | None = None) -> None:
         del self.groups[group.id]
-        records = [
-            EndRecord(group.id, slot, slot_end, self.trained + 1 if step is None else step, why)
-            for slot, slot_end, why in group.ends(end, reason)
-        ]
+        records = group.ends(end, reason, step=self.trained + 1 if step is None else step)
         if self.sync and end is not End.TRAINED:
             self._open_ends += records
         else:
@@ -317,7 +331,7 @@ class Scheduler:
 
     def _start_members(self) -> Iterator[Command]:
         while self.waiting and self.running < self.config.max_concurrent:
-            group_id, index, delay = self.waiting.popleft()
+            group_id, index, delay = self.waiting.pop()
             group = self.groups[group_id]
             slot = group.slots[index]
             slot.running = True
@@ -332,26 +346,24 @@ class Scheduler:
         else:
             task, reissue = self.next_task, 0
             self.next_task += 1
-        group = LiveGroup(
-            self.next_group, task, self.published, reissue, [Slot() for _ in range(self.config.group_size)]
-        )
+        slots = [Slot() for _ in range(self.config.group_size)]
+        scored = not self._score_groups
+        group = LiveGroup(self.next_group, task, self.published, reissue, slots, scored)
         self.next_group += 1
         self.groups[group.id] = group
         for index in range(len(group.slots)):
-            self._wait(group.id, index)
+            self.waiting.add(group.id, index)
         yield IssueGroup(
             group=group.id, task=task, base_version=group.base_version, size=len(group.slots), reissue=reissue
         )
-        yield from self._deadline(group)
-
-    def _deadline(self, group: LiveGroup) -> Iterator[Command]:
         if not self.sync:
             yield SetDeadline(group=group.id, epoch=self.epoch, seconds=self.config.group_deadline)
 
     def _train(self) -> Iterator[Command]:
         if self.training or self.trained == self.config.steps or not self._weights_free():
             return
-        batch = self.choose_batch()
+        oldest = self.trained - self.bound
+        batch = choose_batch(self.groups.values(), self.config.groups_per_step, window=self.window, oldest=oldest)
         if batch is None:
             return
         self.training = True
@@ -378,23 +390,3 @@ class Scheduler:
         if self.sync or self.published < 0:
             return not self.saving and not self.publishing and self.published == self.trained
         return self.published == self.trained or not self.milestones.evaluation(self.trained)
-
-    def choose_batch(self) -> list[LiveGroup] | None:
-        """The groups of the next step in issue order, or None while it has to wait.
-
-        All live groups with a base of v - K or less (the mandatory set), filled up with the earliest complete groups
-        within the window.
-        """
-        size = self.config.groups_per_step
-        live = list(self.groups.values())
-        mandatory = [group for group in live if group.base_version <= self.trained - self.bound]
-        if len(live) < size or not all(group.complete for group in mandatory):
-            return None
-        assert len(mandatory) <= size, "admission bounds the mandatory set by one batch"
-        chosen = {group.id for group in mandatory}
-        for group in live[: size + self.window]:
-            if len(chosen) == size:
-                break
-            if group.complete:
-                chosen.add(group.id)
-        return [group for group in live if group.id in chosen] if len(chosen) == size else None

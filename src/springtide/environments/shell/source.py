@@ -22,6 +22,8 @@ from springtide.ports.sandbox import Limits, Sandbox
 class ShellSource:
     """`sandbox` is started and closed by whoever made it; tasks and demonstrations need none."""
 
+    scores_groups = False
+
     def __init__(self, config: ShellConfig, *, seed: int, sandbox: Sandbox | None, limits: Limits) -> None:
         self.limits = PhaseLimits(step=60.0 + config.command_seconds)
         self._config = config
@@ -50,8 +52,8 @@ class ShellSource:
         assert sandbox is not None, "shell episodes need a sandbox"
         return GuardedEnvironment(lambda: ShellEnvironment(sandbox, self._box_limits), self.limits)
 
-    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome] | None:
-        return None
+    async def score_group(self, members: Sequence[Trajectory]) -> Sequence[Outcome]:
+        return [member.outcome for member in members]
 
     async def close(self) -> None:
         pass
