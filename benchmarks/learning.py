@@ -12,6 +12,7 @@ import argparse
 import random
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,27 +106,28 @@ def seeded(seed: int, options: argparse.Namespace) -> Recipe:
     return load_recipe(options.recipe, [f"seed={seed}", *quick, *options.set])
 
 
-def measure(seed: int, root: Path, options: argparse.Namespace) -> dict[str, Any]:
-    recipe = seeded(seed, options)
-    learned = run(recipe, root, f"rl-{seed}")
-    say(f"seed {seed}: {shown(learned['before'])} before, {shown(learned['after'])} after, {learned['seconds']:.0f} s")
-    warm_seconds = learned["warm_start_seconds"]
-    longer = imitation(recipe, rl_seconds=learned["seconds"] - warm_seconds, warm_seconds=warm_seconds)
-    imitated = run(longer, root, f"imitation-{seed}")
-    say(f"seed {seed}: {shown(imitated['before'])} after {longer.warm_start.steps} supervised steps")
-    shuffled = run(recipe, root, f"shuffled-{seed}", shuffle=seed)
-    say(f"seed {seed}: {shown(shuffled['after'])} after RL on shuffled rewards")
-    overlapped = recipe.scheduling.model_copy(update={"mode": "async", "staleness": 1})
-    asynchronous = run(recipe.model_copy(update={"scheduling": overlapped}), root, f"async-{seed}")
-    say(f"seed {seed}: {shown(asynchronous['after'])} after RL in async, {asynchronous['seconds']:.0f} s")
-    return {
-        "seed": seed,
-        "rl": learned,
-        "imitation": imitated,
-        "imitation_steps": longer.warm_start.steps,
-        "shuffled": shuffled,
-        "async": asynchronous,
-    }
+def measure(seeds: Sequence[int], root: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All arms of all seeds, arm by arm, so that what matters most is known first."""
+    recipes = {seed: seeded(seed, options) for seed in seeds}
+    runs: dict[int, dict[str, Any]] = {seed: {"seed": seed} for seed in seeds}
+    for seed, recipe in recipes.items():
+        learned = runs[seed]["rl"] = run(recipe, root, f"rl-{seed}")
+        say(f"seed {seed}: {shown(learned['before'])}, {shown(learned['after'])} after RL, {learned['seconds']:.0f} s")
+    for seed, recipe in recipes.items():
+        shuffled = runs[seed]["shuffled"] = run(recipe, root, f"shuffled-{seed}", shuffle=seed)
+        say(f"seed {seed}: {shown(shuffled['after'])} after RL on shuffled rewards")
+    for seed, recipe in recipes.items():
+        learned, warm_seconds = runs[seed]["rl"], runs[seed]["rl"]["warm_start_seconds"]
+        longer = imitation(recipe, rl_seconds=learned["seconds"] - warm_seconds, warm_seconds=warm_seconds)
+        imitated = runs[seed]["imitation"] = run(longer, root, f"imitation-{seed}")
+        imitated["steps"] = longer.warm_start.steps
+        say(f"seed {seed}: {shown(imitated['before'])} after {longer.warm_start.steps} supervised steps")
+    for seed, recipe in recipes.items():
+        overlapped = recipe.scheduling.model_copy(update={"mode": "async", "staleness": 1})
+        asynchronous = run(recipe.model_copy(update={"scheduling": overlapped}), root, f"async-{seed}")
+        runs[seed]["async"] = asynchronous
+        say(f"seed {seed}: {shown(asynchronous['after'])} after RL in async, {asynchronous['seconds']:.0f} s")
+    return list(runs.values())
 
 
 def shown(count: Count | None) -> str:
@@ -140,7 +142,7 @@ def main() -> None:
     options = arguments.parse_args()
     seeds = range(options.seed, options.seed + (1 if options.quick else options.seeds))
     with tempfile.TemporaryDirectory() as scratch:
-        runs = [measure(seed, Path(scratch), options) for seed in seeds]
+        runs = measure(seeds, Path(scratch), options)
     pools = {
         "before": pooled(run["rl"]["before"] for run in runs),
         "after": pooled(run["rl"]["after"] for run in runs),
