@@ -1,3 +1,4 @@
+import re
 import types
 import typing
 
@@ -260,3 +261,15 @@ def test_a_runs_recipe_names_files_from_anywhere(tmp_path, monkeypatch):
     assert recipe.model.path == f"{tmp_path}/qwen"
     module = load_recipe("word-game", ["environment.type=custom", "environment.path=mazes.deep:Maze"])
     assert anchored(module) == module
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("trainin.x=1", "the nearest valid name is training."),
+        ("model.path=/models/x", "model.path goes with another model.type."),
+    ],
+)
+def test_a_wrong_section_or_a_setting_of_another_type_is_explained(override, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        load_recipe("word-game", [override])

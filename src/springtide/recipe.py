@@ -276,11 +276,14 @@ def _location(details: ErrorDetails) -> tuple[settings.Path, type[BaseModel], An
 def _unknown(path: settings.Path, value: Any, model: type[BaseModel], data: Mapping[str, Any]) -> str:
     valid = ", ".join(model.model_fields)
     where = f"[{'.'.join(path[:-1])}]" if len(path) > 1 else "the top level"
+    sections = difflib.get_close_matches(path[-1], model.model_fields, n=1)
     while isinstance(value, Mapping) and len(value) == 1:
         (key, value), *_ = value.items()
         path = (*path, key)
-    near = settings.nearest(Recipe, path, data)
+    near = settings.nearest(Recipe, path, data) or (sections[0] if sections else None)
     hint = f"; the nearest valid name is {near}" if near else ""
+    if settings.find(Recipe, path) is not None:
+        hint = f"; {'.'.join(path)} goes with another {'.'.join(path[:-1])}.type"
     return f"Unknown setting {'.'.join(path)} = {settings.show_value(value)}: {where} takes {valid}{hint}."
 
 

@@ -108,3 +108,27 @@ def test_the_installed_program_gives_no_traceback_for_a_mistake(tmp_path):
     assert "nearest valid name is seed" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_polite_kill_is_a_ctrl_c_also_where_the_shell_ignores_that(ignored):
+    script = (
+        "import signal\n"
+        f"if {ignored}: signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from springtide.cli import main\n"
+        "main.app = lambda prog_name: signal.raise_signal(signal.SIGTERM)\n"
+        "try:\n    main.main()\n"
+        "except KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "interrupted\n"
+
+
+def test_a_file_without_permission_is_one_sentence(springtide, monkeypatch):
+    def refuse():
+        raise PermissionError(errno.EACCES, "Permission denied", "runs/x/lock")
+
+    monkeypatch.setattr(recipe_commands, "builtin_recipes", refuse)
+    result = springtide("recipe", "list")
+    assert result.exit_code == 2
+    assert "springtide: runs/x/lock cannot be used: Permission denied" in result.stderr

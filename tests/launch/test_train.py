@@ -1,12 +1,13 @@
 """Real runs, small ones: the reward is a coin that the agent's text tosses, so that any policy gets a signal."""
 
+import errno
 import shutil
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from springtide.core.errors import RunDamagedError, UsageError
+from springtide.core.errors import RunDamagedError, StorageFullError, UsageError
 from springtide.launch.export import export_run
 from springtide.launch.train import sft, train
 from springtide.recipe import dump_recipe, load_recipe
@@ -14,6 +15,7 @@ from springtide.runtime.journal import open_journal_reader
 from springtide.telemetry.run_folder import RunFolder
 from springtide.telemetry.status import read_status
 from springtide.training import state
+from springtide.training.checkpoint import CheckpointStore
 
 COIN = """
 from springtide.environments.text import Reply, TextEnvironment
@@ -103,7 +105,7 @@ def test_a_lost_checkpoint_is_trained_again_from_the_journal(finished, tmp_path)
     train(recipe=recipe, folder=copy)
     reader = open_journal_reader(copy.journal)
     assert reader.execute("SELECT count(*) FROM ends").fetchone() == (12,), "no episode was played again"
-    assert export_run(copy, tmp_path / "exported") == 0, "only checkpoint 0 is sound"
+    assert export_run(copy, tmp_path / "exported") == 3, "the last checkpoint is made again"
 
 
 def test_a_branch_starts_from_the_checkpoint_of_its_parent(finished, tmp_path):
@@ -193,3 +195,67 @@ def test_an_episode_longer_than_the_engine_holds_is_refused_before_anything_is_t
     with pytest.raises(UsageError, match=said):
         train(recipe=recipe, folder=folder)
     assert folder.checkpoint_steps() == []
+
+
+def test_a_run_whose_disk_was_full_at_its_last_checkpoint_has_it_once_there_is_room(tmp_path, monkeypatch):
+    recipe, folder = new_run(tmp_path)
+    save = CheckpointStore.save
+
+    def full(store, step, write, position):
+        if step > 0:
+            raise StorageFullError(f"The disk is full: checkpoint {step} could not be written.")
+        return save(store, step, write, position)
+
+    monkeypatch.setattr(CheckpointStore, "save", full)
+    with pytest.raises(StorageFullError, match="checkpoint 3"):
+        train(recipe=recipe, folder=folder)
+    assert folder.checkpoint_steps() == [0]
+    monkeypatch.undo()
+    train(recipe=recipe, folder=folder)
+    assert folder.checkpoint_steps() == [0, 3]
+    assert export_run(folder, tmp_path / "model") == 3
+
+
+def test_a_damaged_last_checkpoint_of_a_finished_run_is_made_again(tmp_path, finished):
+    recipe, original, _ = finished
+    copy = shutil.copytree(original.path, tmp_path / "copy")
+    folder = RunFolder.open(copy)
+    (folder.checkpoint(3) / state.MODEL).write_bytes(b"torn")
+    train(recipe=recipe, folder=folder)
+    assert same(weights(folder, 3), weights(original, 3))
+
+
+def test_a_full_disk_anywhere_is_named_with_its_remedy(tmp_path, monkeypatch):
+    recipe, folder = new_run(tmp_path)
+
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("springtide.launch.train.prepare_model_folder", full)
+    with pytest.raises(StorageFullError, match="resume the run"):
+        train(recipe=recipe, folder=folder)
+    assert "The disk is full" in read_status(folder.status).detail
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", "{", "config.json that transformers cannot read"),
+        ("config.json", '{"model_type": "nonesuch"}', "config.json that transformers cannot read"),
+        ("tokenizer.json", "{", "tokenizer that cannot be read"),
+        ("chat_template.jinja", "{% for message in messages %", "refuses messages"),
+        ("chat_template.jinja", "{{ raise_exception('never') }}", r"'{path}' (takes no|refuses).*never"),
+        ("chat_template.jinja", "{{ messages[-1].content }}<|im_end|>", "does not render the content"),
+        ("model.safetensors", "torn", "cannot be loaded"),
+        (None, None, "is not a folder"),
+    ],
+)
+def test_a_pretrained_model_that_is_not_usable_is_refused_by_its_path(tmp_path, finished, file, content, said):
+    path = tmp_path / "pretrained"
+    if file is not None:
+        export_run(finished[1], path)
+        (path / file).write_text(content)
+    recipe, folder = new_run(tmp_path, "model.type=pretrained", f"model.path={path}")
+    with pytest.raises(UsageError, match=said.format(path=path)) as caught:
+        train(recipe=recipe, folder=folder)
+    assert str(path) in str(caught.value)

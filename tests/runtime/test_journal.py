@@ -11,7 +11,7 @@ from springtide.core.segment import Segment
 from springtide.core.trajectory import Trajectory
 from springtide.ports.journal import EndRecord, Entry
 from springtide.runtime.journal import SqliteJournal, open_journal_reader, read_trajectory
-from springtide.scheduling.codec import EVENT, encode
+from springtide.scheduling.codec import EVENT, decode_event, encode
 from springtide.scheduling.events import Published
 
 
@@ -100,3 +100,30 @@ def test_a_reader_cannot_write(tmp_path):
     reader = open_journal_reader(tmp_path / "journal.sqlite")
     with pytest.raises(sqlite3.OperationalError):
         reader.execute("DELETE FROM entries")
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.6, 0.9])
+def test_a_damaged_journal_is_said_to_be_damaged_wherever_it_is(tmp_path, place):
+    path = tmp_path / "journal.sqlite"
+    journal = SqliteJournal(path)
+    journal.append(entries=[entry(version) for version in range(2000)])
+    journal.close()
+    content = bytearray(path.read_bytes())
+    start = int(place * len(content))
+    content[start : start + 4096] = bytes(byte ^ 0xFF for byte in content[start : start + 4096])
+    path.write_bytes(content)
+
+    def read():
+        return [decode_event(entry.body) for entry in SqliteJournal(path).entries()]
+
+    with pytest.raises(RunDamagedError, match="restore it from a copy"):
+        read()
+
+
+def test_a_full_disk_while_a_journal_is_opened_is_no_damage(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    with pytest.raises(StorageFullError, match="resume the run"):
+        SqliteJournal(tmp_path / "journal.sqlite")

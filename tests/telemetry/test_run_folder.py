@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from springtide.core.errors import RunDamagedError, StorageFullError, UsageError
+from springtide.telemetry import run_folder
 from springtide.telemetry.run_folder import Parent, RunFolder, list_runs
 
 NOON = datetime(2030, 5, 1, 12, 0, 0)
@@ -126,3 +127,14 @@ def test_one_process_at_a_time_and_a_dead_one_holds_nothing(tmp_path):
     with folder.lock():
         assert folder.locked()
     assert not folder.locked()
+
+
+def test_a_folder_that_cannot_be_completed_is_not_left_half_made(tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run_folder, "write_atomically", full)
+    with pytest.raises(StorageFullError):
+        RunFolder.create(name="x", recipe_text="", path=tmp_path / "mine")
+    monkeypatch.undo()
+    assert RunFolder.create(name="x", recipe_text="", path=tmp_path / "mine").recipe.exists()

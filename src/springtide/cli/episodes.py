@@ -9,7 +9,7 @@ import msgspec
 from springtide.core.errors import UsageError
 from springtide.core.member import Member, Purpose
 from springtide.core.trajectory import Trajectory
-from springtide.runtime.journal import open_journal_reader, read_trajectory
+from springtide.runtime.journal import open_journal_reader, read_trajectory, reading
 from springtide.telemetry.run_folder import RunFolder
 
 
@@ -35,12 +35,13 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def open_episodes(folder: RunFolder) -> Iterator[sqlite3.Connection]:
-    """The journal, read-only. UsageError if the run has none yet."""
+    """The journal, read-only. UsageError if the run has none yet, RunDamagedError if it cannot be read."""
     if not folder.journal.exists():
         raise UsageError(f"Run {folder.id} has no episodes yet: it has not begun to train.")
     connection = open_journal_reader(folder.journal)
     try:
-        yield connection
+        with reading(folder.journal):
+            yield connection
     finally:
         connection.close()
 

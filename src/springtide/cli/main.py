@@ -6,6 +6,7 @@ bug. Nothing here imports torch: the commands that need it import the compositio
 
 import errno
 import logging
+import signal
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from typer.core import TyperGroup
 from springtide import __version__
 from springtide.cli import export, recipe, report, sandbox, sft, show, status, train
 from springtide.cli.console import INTERRUPTED, complain, output
-from springtide.core.errors import SpringtideError, StorageFullError
+from springtide.core.errors import SpringtideError, StorageFullError, UsageError
 
 EXIT_CODES = (
     "[b]Exit codes[/b]: 0 done, 1 failed, 2 wrong usage, 3 run damaged, 4 only an unsafe sandbox is left, "
@@ -35,6 +36,9 @@ class Commands(TyperGroup):
             complain("Interrupted.")
             raise SystemExit(INTERRUPTED) from None
         except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                complain(f"{error.filename or 'A file'} cannot be used: {error.strerror}; change its permissions.")
+                raise SystemExit(UsageError.exit_code) from None
             if error.errno != errno.ENOSPC:
                 raise
             complain(f"The disk is full ({error.filename or 'no file named'}); what was written before is intact.")
@@ -83,5 +87,13 @@ for module in (train, sft, status, show, report, export, sandbox):
 app.add_typer(recipe.app, name="recipe")
 
 
+def _terminate(number: int, frame: object) -> None:
+    """A polite kill is a Ctrl-C; a shell that starts a job in the background makes it ignore Ctrl-C alone."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
+
+
 def main() -> None:
+    signal.signal(signal.SIGTERM, _terminate)
     app(prog_name="springtide")

@@ -8,6 +8,7 @@ import typer
 from springtide.cli.console import INTERRUPTED, complain, output
 from springtide.cli.extras import require_train
 from springtide.cli.live import live_view
+from springtide.cli.new_run import undone_by_mistakes
 from springtide.cli.options import Overrides, RecipeName, RunFolderPath, examples
 from springtide.core.errors import UsageError
 from springtide.launch.chats import read_chats
@@ -52,10 +53,10 @@ def sft(
     folder = RunFolder.create(name=loaded.name, recipe_text=dump_recipe(loaded), path=run_folder)
     console = output()
     console.print(f"Run [bold cyan]{folder.id}[/] in {folder.path}", soft_wrap=True, highlight=False)
-    from springtide.launch.train import sft as launch
-
     try:
-        with live_view(console) as view:
+        from springtide.launch.train import sft as launch
+
+        with undone_by_mistakes(folder), live_view(console) as view:
             launch(recipe=loaded, folder=folder, data=data, view=view)
     except KeyboardInterrupt:
         complain(f"Interrupted; start again with: springtide sft {recipe}")

@@ -1,5 +1,6 @@
 """`springtide train`: a new run, or one that goes on."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.table import Table
 from springtide.cli.console import INTERRUPTED, complain, errors, output
 from springtide.cli.extras import require_train
 from springtide.cli.live import live_view
+from springtide.cli.new_run import undone_by_mistakes
 from springtide.cli.options import Json, Overrides, RunFolderPath, examples
 from springtide.config import Recipe
 from springtide.core.errors import UsageError
@@ -57,16 +59,17 @@ def train(
     loaded, folder = _prepare(recipe, overrides or [], run_folder, resume, from_step)
     console = errors() if as_json else output()
     console.print(f"Run [bold cyan]{folder.id}[/] in {folder.path}", soft_wrap=True, highlight=False)
-    result = _run(loaded, folder, console)
+    with contextlib.nullcontext() if resume is not None else undone_by_mistakes(folder):
+        result = _run(loaded, folder, console)
     print_result(console, folder, result)
     if as_json:
         typer.echo(result_line(result))
 
 
 def _run(recipe: Recipe, folder: RunFolder, console: Console) -> RunResult:
-    from springtide.launch.train import train as launch
-
     try:
+        from springtide.launch.train import train as launch
+
         with live_view(console) as view:
             return launch(recipe=recipe, folder=folder, view=view)
     except KeyboardInterrupt:

@@ -15,9 +15,12 @@ class RunCheckpoints:
 
     def __init__(self, store: CheckpointStore) -> None:
         self._store = store
+        self.newest = -1
+        """Step of the checkpoint that was last written or read."""
 
     def save(self, step: int, write: Callable[[Path], None], boundary: Boundary) -> None:
         self._store.save(step, write, msgspec.to_builtins(boundary))
+        self.newest = step
 
     def restore(self, read: Callable[[Path], None], *, newest: int) -> Boundary:
         found = self._store.latest_valid(newest=newest)
@@ -26,4 +29,5 @@ class RunCheckpoints:
                 f"No checkpoint in {self._store.folder} is sound; restore one from a copy or start a new run."
             )
         read(found.path)
+        self.newest = found.step
         return msgspec.convert(found.position, Boundary)

@@ -18,6 +18,10 @@ def export_run(folder: RunFolder, target: Path, *, step: int | None = None) -> i
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"The folder {target} is not empty; name one that is, or a new one.")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {target} cannot be made: {error.strerror or error}.") from error
     found = _checkpoint(folder, step)
     model = empty_model(folder.model)
     load_policy(model, found.path)

@@ -19,7 +19,7 @@ from springtide.core.errors import RunDamagedError, UsageError
 from springtide.engines.blocks import Blocks
 from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
 from springtide.policy.device import choose_device
-from springtide.policy.model import build_tiny, load_pretrained
+from springtide.policy.model import build_tiny, load_pretrained, read_config
 from springtide.policy.tokenizer import TransformersTokenizer, fit_tokenizer, load_tokenizer
 
 transformers_logging.disable_progress_bar()
@@ -38,8 +38,9 @@ def prepare_model_folder(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     if isinstance(recipe.model, PretrainedModelConfig):
+        shape = read_config(recipe.model)
         tokenizer = load_tokenizer(recipe.model)
-        AutoConfig.from_pretrained(recipe.model.path, local_files_only=True).save_pretrained(temporary)
+        shape.save_pretrained(temporary)
     else:
         texts = [*_demonstration_texts(demonstration), *extra_texts]
         tokenizer = fit_tokenizer(texts, vocabulary=recipe.model.vocabulary)
@@ -59,8 +60,9 @@ def _demonstration_texts(demonstration: Callable[[int], Demonstration | None]) -
     return texts
 
 
-def open_tokenizer(folder: Path) -> TransformersTokenizer:
-    return load_tokenizer(PretrainedModelConfig(path=str(folder)))
+def open_tokenizer(folder: Path, *, name: str = "") -> TransformersTokenizer:
+    """The tokenizer of a run's model; messages call it `name`, or by its folder."""
+    return load_tokenizer(PretrainedModelConfig(path=str(folder)), name=name)
 
 
 def initial_model(folder: Path, recipe: Recipe, tokenizer: TransformersTokenizer) -> Any:

@@ -6,6 +6,7 @@ are one path.
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from springtide.config import Recipe
-from springtide.core.errors import InvalidEpisodeError, SpringtideError, UsageError
+from springtide.core.errors import InvalidEpisodeError, SpringtideError, StorageFullError, UsageError
 from springtide.core.member import Purpose
 from springtide.environments.config import ShellConfig
 from springtide.environments.source import open_environments
@@ -32,6 +33,7 @@ from springtide.launch.model_folder import (
     require_tokenizer_matches,
 )
 from springtide.launch.warm_start import Imitation, collect, from_chats, warm_start
+from springtide.policy.config import PretrainedModelConfig
 from springtide.ports.environment import EnvironmentSource, Observation
 from springtide.ports.executor import Executor
 from springtide.rollout.renderer import Renderer
@@ -90,12 +92,13 @@ def sft(*, recipe: Recipe, folder: RunFolder, data: Path | None = None, view: Vi
 @contextlib.contextmanager
 def _board(recipe: Recipe, folder: RunFolder, view: View | None) -> Iterator[StatusBoard]:
     """The run's lock, and its status until it ends, however it does."""
-    with folder.lock():
+    with _full_disk_named(folder), folder.lock():
         board = StatusBoard(folder.status, run=folder.id, steps=recipe.scheduling.steps)
         if view is not None:
             board.subscribe(view)
         try:
-            yield board
+            with _full_disk_named(folder):
+                yield board
         except KeyboardInterrupt:
             board.close(phase="interrupted")
             raise
@@ -103,6 +106,18 @@ def _board(recipe: Recipe, folder: RunFolder, view: View | None) -> Iterator[Sta
             board.close(phase="failed", detail=str(error) if isinstance(error, SpringtideError) else repr(error))
             raise
         board.close()
+
+
+@contextlib.contextmanager
+def _full_disk_named(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageFullError(
+            f"The disk is full: there is no room in {folder.path}; nothing is lost: free some space and resume the run."
+        ) from error
 
 
 class Run:
@@ -161,6 +176,7 @@ class Run:
                     self._customize(trainer)
                 assembly = assemble(self._recipe, trainer=trainer, renderer=renderer, source=source, around=around)
                 await self._train(assembly)
+                await self._keep_last(assembly, around)
         finally:
             await executor.close()
             journal.close()
@@ -200,7 +216,8 @@ class Run:
         model_folder = self._folder.model
         write_model = partial(prepare_model_folder, model_folder, self._recipe, source.demonstration, texts)
         await executor.run("trainer", write_model, name="prepare")
-        tokenizer = open_tokenizer(model_folder)
+        chosen = self._recipe.model
+        tokenizer = open_tokenizer(model_folder, name=chosen.path if isinstance(chosen, PretrainedModelConfig) else "")
         renderer = Renderer(tokenizer, "json_tools" if opening.tools else "plain")
         renderer.check(system=opening.messages[0].role == "system")
         _check_prompt_fits(renderer, opening, self._recipe)
@@ -220,11 +237,9 @@ class Run:
             imitation = await executor.run("trainer", partial(self._collect, source, renderer), name="prepare")
             if imitation.ceiling.rate is not None:
                 self._write(0, {"warm_start/ceiling": imitation.ceiling.rate})
-            began = time.monotonic()
             work = partial(warm_start, model, imitation, recipe, self._imitated)
             began = time.monotonic()
             await executor.run("trainer", work, name="warm_start")
-            self._write(0, {"warm_start/seconds": time.monotonic() - began})
             self._write(0, {"warm_start/seconds": time.monotonic() - began})
         trainer = make_trainer(recipe, model)
         checkpoints = RunCheckpoints(self._store)
@@ -253,6 +268,13 @@ class Run:
             await assembly.controller.run(first)
         finally:
             heartbeat.cancel()
+
+    async def _keep_last(self, assembly: Assembly, around: Surroundings) -> None:
+        """A run ends with the checkpoint of its last step, also if the disk was full when that was due."""
+        last = assembly.trainer.version.number
+        if around.checkpoints.newest < last:
+            save = partial(around.checkpoints.save, last, assembly.trainer.save, assembly.scheduler.boundary)
+            await around.executor.run("trainer", save, name="checkpoint")
 
     def _result(self, assembly: Assembly) -> RunResult:
         ends = assembly.scheduler.milestones

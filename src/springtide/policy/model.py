@@ -64,13 +64,7 @@ def load_pretrained(config: PretrainedModelConfig, device: torch.device) -> PreT
         raise UsageError(
             f"model.path '{config.path}' has no *.safetensors file; download the model's weights in that format."
         )
-    try:
-        shape = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(
-            f"model.path '{config.path}' has a config.json that transformers cannot read ({_first_line(error)}); "
-            "use a model folder as published on the Hugging Face hub."
-        ) from error
+    shape = read_config(config)
     if type(shape) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise UsageError(
             f"model.path '{config.path}' holds a model of type '{shape.model_type}', which is no causal language model "
@@ -95,6 +89,18 @@ def load_pretrained(config: PretrainedModelConfig, device: torch.device) -> PreT
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
         enable({"use_reentrant": False})
     return _prepared(model.to(device))
+
+
+def read_config(config: PretrainedModelConfig) -> Any:
+    """The model's config in the folder `config.path`. UsageError if there is none that transformers can read."""
+    folder = require_folder(config)
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"model.path '{config.path}' has a config.json that transformers cannot read ({_first_line(error)}); "
+            "use a model folder as published on the Hugging Face hub."
+        ) from error
 
 
 def require_folder(config: PretrainedModelConfig) -> Path:

@@ -82,8 +82,11 @@ def fit_tokenizer(texts: Iterable[str], *, vocabulary: int, name: str = "tiny") 
     return TransformersTokenizer(inner, name=name, stop_tokens=(inner.convert_tokens_to_ids(END),))
 
 
-def load_tokenizer(config: PretrainedModelConfig) -> TransformersTokenizer:
-    """The tokenizer in the model folder `config.path`. UsageError if it is missing, slow or has no chat template."""
+def load_tokenizer(config: PretrainedModelConfig, *, name: str = "") -> TransformersTokenizer:
+    """The tokenizer in the model folder `config.path`. UsageError if it is missing, slow or has no chat template.
+
+    `name` is what messages call it; by default the path.
+    """
     folder = Path(config.path).expanduser()
     if not (folder / "tokenizer.json").is_file():
         raise UsageError(
@@ -100,7 +103,7 @@ def load_tokenizer(config: PretrainedModelConfig) -> TransformersTokenizer:
             f"model.path '{config.path}' has a tokenizer without a chat template; use an instruction-tuned model, or "
             "add a chat_template.jinja to the folder."
         )
-    return TransformersTokenizer(inner, name=str(config.path), stop_tokens=_stop_tokens(inner, folder))
+    return TransformersTokenizer(inner, name=name or config.path, stop_tokens=_stop_tokens(inner, folder))
 
 
 def _stop_tokens(inner: Any, folder: Path) -> tuple[int, ...]:
@@ -113,9 +116,12 @@ def _stop_tokens(inner: Any, folder: Path) -> tuple[int, ...]:
         stops += named if isinstance(named, list) else [named]
     stops.append(inner.eos_token_id)
     probe = "springtide"
-    rendered = inner.apply_chat_template(
-        [{"role": "user", "content": "q"}, {"role": "assistant", "content": probe}], tokenize=False
-    )
+    try:
+        rendered = inner.apply_chat_template(
+            [{"role": "user", "content": "q"}, {"role": "assistant", "content": probe}], tokenize=False
+        )
+    except Exception:  # a template may raise anything; the renderer's check says what it refuses
+        rendered = ""
     after = inner(rendered.rpartition(probe)[2], add_special_tokens=False).input_ids
     if after and after[0] in inner.added_tokens_decoder:
         stops.append(after[0])

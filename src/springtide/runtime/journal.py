@@ -7,11 +7,12 @@ Trajectories are compressed with zlib.
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from springtide.core.errors import RunDamagedError, StorageFullError
+from springtide.core.errors import RunDamagedError, SpringtideError, StorageFullError
 from springtide.core.group import End
 from springtide.core.member import Purpose
 from springtide.core.trajectory import Trajectory
@@ -62,12 +63,8 @@ class SqliteJournal:
                 )
         except sqlite3.IntegrityError as error:
             raise AssertionError(f"a (group, slot) was ended twice: {error}") from error
-        except sqlite3.OperationalError as error:
-            if "full" in str(error) or "disk I/O" in str(error):
-                raise StorageFullError(
-                    f"The disk is full while writing {self._path}; nothing is lost: free some space and resume the run."
-                ) from error
-            raise
+        except sqlite3.DatabaseError as error:
+            raise _explained(self._path, error) from error
 
     def _row(self, trajectory: Trajectory) -> tuple[object, ...]:
         member, outcome = trajectory.member, trajectory.outcome
@@ -87,11 +84,13 @@ class SqliteJournal:
         )
 
     def entries(self) -> Iterator[Entry]:
-        for kind, body, time in self._connection.execute("SELECT type, body, time FROM entries ORDER BY seq"):
-            yield Entry(kind, body, time)
+        with reading(self._path):
+            for kind, body, time in self._connection.execute("SELECT type, body, time FROM entries ORDER BY seq"):
+                yield Entry(kind, body, time)
 
     def trajectory(self, group: int, slot: int) -> Trajectory:
-        return read_trajectory(self._connection, Purpose.TRAIN, group, slot)
+        with reading(self._path):
+            return read_trajectory(self._connection, Purpose.TRAIN, group, slot)
 
     def ends(self) -> Iterator[EndRecord]:
         for group, slot, end, step, reason in self._connection.execute(
@@ -120,10 +119,27 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         else:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
-        raise RunDamagedError(
-            f"The journal {path} cannot be read ({error}); restore it from a copy, or branch from a checkpoint."
-        ) from error
+        raise _explained(path, error) from error
     return connection
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """RunDamagedError for whatever a damaged journal makes of reading it."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, zlib.error, msgspec.DecodeError) as error:
+        raise _explained(path, error) from error
+
+
+def _explained(path: Path, error: Exception) -> SpringtideError:
+    if isinstance(error, sqlite3.OperationalError) and ("full" in str(error) or "disk I/O" in str(error)):
+        return StorageFullError(
+            f"The disk is full while writing {path}; nothing is lost: free some space and resume the run."
+        )
+    return RunDamagedError(
+        f"The journal {path} cannot be read ({error}); restore it from a copy, or branch from a checkpoint with --from."
+    )
 
 
 def open_journal_reader(path: Path) -> sqlite3.Connection:

@@ -102,7 +102,7 @@ class Scheduler:
         self._filtered_this_step = 0
         self._expired_in_row = 0
         self._last_reason = ""
-        self._boundary = Boundary()
+        self.boundary = Boundary()
         self._open_ends: list[EndRecord] = []
         self._recorded: list[EndRecord] = []
 
@@ -144,7 +144,7 @@ class Scheduler:
     # -- starting and resuming ---------------------------------------------------------------------------------------
 
     def _start(self, boundary: Boundary) -> None:
-        self._boundary = boundary
+        self.boundary = boundary
         self.trained = boundary.step
         self.saved = boundary.step
         self.milestones = self.milestones.starting_at(boundary.step)
@@ -176,7 +176,7 @@ class Scheduler:
             self.groups.clear()
             self._open_ends.clear()
             self._filtered_this_step = 0
-            self._restore(self._boundary)
+            self._restore(self.boundary)
         self.waiting.clear()
         self.running = 0
         return [command for group in self.groups.values() for command in self._continue_group(group)]
@@ -264,7 +264,7 @@ class Scheduler:
         cancel: list[Command] = [CancelGroup(group.id)]
         if self._expired_in_row >= HOPELESS_BATCHES * self.config.groups_per_step:
             self.finished = self.aborted = True
-            why = self._last_reason or reason
+            why = (self._last_reason or reason).rstrip(".")
             return [*cancel, Abort(f"The last {self._expired_in_row} groups all failed; the last failure: {why}.")]
         return cancel
 
@@ -298,7 +298,7 @@ class Scheduler:
         blocked = self.saving or self.training or self._save_failed_at == self.trained
         if due and self.saved < self.trained and not blocked:
             self.saving = True
-            yield SaveCheckpoint(self.trained, self._boundary)
+            yield SaveCheckpoint(self.trained, self.boundary)
 
     def _publish(self) -> Iterator[Command]:
         if self.published < self.trained and not self.publishing and not self.evaluating and not self.training:
@@ -373,13 +373,13 @@ class Scheduler:
         self._filtered_this_step = 0
         for group in batch:
             self._end(group, End.TRAINED, "", step)
-        self._boundary = Boundary(
+        self.boundary = Boundary(
             step=step,
             next_group=self.next_group,
             next_task=self.next_task,
             reissue=tuple(self.reissue) + tuple((group.task, group.reissue) for group in self.groups.values()),
         )
-        yield Train(step=step, groups=tuple(group.id for group in batch), boundary=self._boundary)
+        yield Train(step=step, groups=tuple(group.id for group in batch), boundary=self.boundary)
 
     def _weights_free(self) -> bool:
         """May the next step change the trainer's weights?

@@ -127,6 +127,7 @@ class RunFolder:
     ) -> "RunFolder":
         """A new folder with its recipe: `root/<name>-<YYYYMMDD-HHMMSS>[-n]` in local time, or exactly `path`."""
         created = created or datetime.now(UTC)
+        folder = None
         try:
             dated = f"{name}-{created.astimezone():%Y%m%d-%H%M%S}"
             folder = _claim(path) if path is not None else _claim_dated(root, dated)
@@ -142,6 +143,8 @@ class RunFolder:
             run.checkpoints.mkdir()
             run._write_info()
         except OSError as error:
+            if folder is not None:
+                _remove(folder)
             if error.errno == errno.ENOSPC:
                 raise StorageFullError(f"The disk is full: there is no room for a run in {path or root}.") from error
             raise UsageError(f"The run folder {path or root} cannot be made: {error.strerror or error}.") from error
@@ -176,6 +179,10 @@ class RunFolder:
         shutil.copytree(self.checkpoint(step), unfinished)
         os.replace(unfinished, made.checkpoint(step))
         return made
+
+    def remove(self) -> None:
+        """The run and all that is in it; a folder that cannot be removed itself, such as a mount, is left empty."""
+        _remove(self.path)
 
     def record(self, **fields: Any) -> None:
         """Change fields of `run.json`, such as the sandbox level once it is known."""
@@ -229,6 +236,16 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(content)
     os.replace(temporary, path)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import isnan
 from pathlib import Path
 from time import time
 from typing import Any
@@ -155,7 +156,7 @@ def completed(status: Status, records: Iterable[MetricRecord]) -> Status:
     records = list(records)
     known: dict[str, Any] = {}
     for field, name in FROM_METRICS.items():
-        points = series(records, name)
+        points = [(step, value) for step, value in series(records, name) if not isnan(value)]
         if points and getattr(status, field) is None:
             known[field] = points[-1][1]
             if field == "success":
