@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import sqlite3
 
 import pytest
 import torch
@@ -115,6 +116,17 @@ def test_a_branch_starts_from_the_checkpoint_of_its_parent(finished, tmp_path):
     assert branch.info.parent.step == 2
     assert branch.checkpoint_steps() == [2, 3]
     assert same(weights(branch, 3), weights(folder, 3)), "in sync the same data position gives the same step"
+
+
+def test_a_journal_older_than_every_checkpoint_is_one_sentence(finished, tmp_path):
+    recipe, folder, _ = finished
+    copy = RunFolder.open(shutil.copytree(folder.path, tmp_path / "copy"))
+    with sqlite3.connect(copy.journal) as journal:
+        journal.execute("DELETE FROM entries WHERE seq > 2")
+    for step in (0, 2):
+        shutil.rmtree(copy.checkpoint(step))
+    with pytest.raises(RunDamagedError, match="sound"):
+        train(recipe=recipe, folder=copy)
 
 
 def test_no_sound_checkpoint_is_one_sentence(finished, tmp_path):

@@ -5,6 +5,7 @@ nothing that was trained is sampled again.
 """
 
 import logging
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -58,7 +59,8 @@ class Recovery:
         """
         entries: list[Entry] = await self._executor.run("journal", lambda: list(self._journal.entries()), name="read")
         epoch = self._replay(entries)
-        restore = partial(self._checkpoints.restore, self._trainer.load, newest=max(self._trains, default=2**31))
+        newest = max(self._trains, default=self._scheduler.trained) if entries else sys.maxsize
+        restore = partial(self._checkpoints.restore, self._trainer.load, newest=newest)
         boundary = await self._executor.run("trainer", restore, name="load_checkpoint")
         if not entries:
             return [RunStarted(boundary), ProcessStarted(0)]
