@@ -20,7 +20,7 @@ import torch
 import transformers
 
 from engine_exactness import exactness
-from engine_peers import ContinuousBatching, Generate, Peer, Springtide, Vllm
+from engine_peers import CLOCKS, Clock, ContinuousBatching, Generate, Peer, Springtide, Vllm
 from engine_workloads import Batch, Conversation, conversation, ragged, uniform
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
@@ -91,12 +91,12 @@ def main() -> None:
     missing: dict[str, str] = {}
     results = _small(arguments, repetitions, missing)
     if not arguments.quick:
-        results |= _large()
+        results |= _large(CLOCKS[arguments.clock])
     record = {
         "exactness": exact,
         "workloads": {name: series.record() for name, series in results.items()},
         "not_run": missing,
-        "machine": _machine(arguments.threads),
+        "machine": _machine(arguments.threads) | {"clock": arguments.clock},
     }
     if not arguments.quick or arguments.write:
         RESULTS.parent.mkdir(exist_ok=True)
@@ -107,12 +107,13 @@ def main() -> None:
 
 
 def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, str]) -> dict[str, Series]:
-    makers: list[Callable[[], Peer]] = [lambda: Generate("0.85M"), lambda: ContinuousBatching("0.85M")]
+    clock = CLOCKS[arguments.clock]
+    makers: list[Callable[[], Peer]] = [lambda: Generate("0.85M", clock), lambda: ContinuousBatching("0.85M", clock)]
     if arguments.vllm_python is None:
         missing["vllm"] = "no --vllm-python was given"
     else:
         makers += [_vllm(arguments, eager=False), _vllm(arguments, eager=True)]
-    peers: list[Peer] = [Springtide("0.85M"), *(make() for make in makers)]
+    peers: list[Peer] = [Springtide("0.85M", clock), *(make() for make in makers)]
     batch, uneven, talk = uniform(), ragged(), conversation()
     # An order of magnitude slower than the others: its spread does not matter.
     slow = {"transformers_cb": 1 if arguments.quick else 2}
@@ -127,8 +128,8 @@ def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, s
             peer.close()
 
 
-def _large() -> dict[str, Series]:
-    peers: list[Peer] = [Springtide("12.8M"), Generate("12.8M")]
+def _large(clock: Clock) -> dict[str, Series]:
+    peers: list[Peer] = [Springtide("12.8M", clock), Generate("12.8M", clock)]
     batch, talk = uniform(), conversation(turns=4)
     return {
         "uniform_12.8M": Series(peers, batch, "sampled tokens", batch.sampled).run(3),
@@ -137,7 +138,7 @@ def _large() -> dict[str, Series]:
 
 
 def _vllm(arguments: argparse.Namespace, *, eager: bool) -> Callable[[], Peer]:
-    return lambda: Vllm("0.85M", arguments.vllm_python, eager=eager, threads=arguments.threads)
+    return lambda: Vllm("0.85M", arguments.clock, arguments.vllm_python, eager=eager, threads=arguments.threads)
 
 
 def _figures(results: dict[str, Series], exact: dict[str, Any], missing: dict[str, str]) -> dict[str, Any]:
@@ -189,6 +190,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="write the result file also after a quick run")
     parser.add_argument("--json", action="store_true", help="end with one JSON object of the key figures")
     parser.add_argument("--vllm-python", type=Path, help="Python of an environment with vLLM for the CPU")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for one thread on a machine in use")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of every engine")
     return parser.parse_args()
 

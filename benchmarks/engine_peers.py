@@ -1,9 +1,10 @@
-"""The engines that are compared, each set up as well as we know how. All return seconds of wall time."""
+"""The engines that are compared, each set up as well as we know how. All return seconds of the clock they are given."""
 
 import json
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,11 @@ from springtide.core.member import Member, Purpose
 from springtide.core.sampling import SampleRequest, SamplingParams
 from springtide.engines.config import TorchEngineConfig
 from springtide.engines.torch_engine import TorchEngine
+
+Clock = Callable[[], float]
+
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
+"""`cpu` is the time of the process, for a machine that others use too; with one thread it stands for the wall's."""
 
 Turns = tuple[float, float | None]
 """Seconds, and the share of re-presented tokens that came from a cache (None: not observable)."""
@@ -35,24 +41,25 @@ class Peer(Protocol):
 class Springtide:
     name = "springtide"
 
-    def __init__(self, shape: str) -> None:
+    def __init__(self, shape: str, clock: Clock) -> None:
+        self._clock = clock
         # As wide as the peers' batch.
         self._engine = TorchEngine(build(shape), TorchEngineConfig(max_batch=BATCH), 0)
         self._groups = count()
 
     def complete(self, batch: Batch) -> float:
-        started = time.perf_counter()
+        started = self._clock()
         requests = [
             self._request(next(self._groups), 0, prompt, new)
             for prompt, new in zip(batch.prompts, batch.new, strict=True)
         ]
         results = self._run(requests, last=True)
-        seconds = time.perf_counter() - started
+        seconds = self._clock() - started
         assert [len(results[request.member]) for request in requests] == batch.new
         return seconds
 
     def converse(self, talk: Conversation) -> Turns:
-        started = time.perf_counter()
+        started = self._clock()
         before = self._engine.stats()
         groups = [next(self._groups) for _ in talk.prompts[0]]
         paths: list[list[int]] = [[] for _ in groups]
@@ -61,7 +68,7 @@ class Springtide:
             requests = [self._request(g, turn, path, TURN_NEW) for g, path in zip(groups, paths, strict=True)]
             results = self._run(requests, last=turn + 1 == len(talk.prompts))
             paths = [path + list(results[r.member]) for r, path in zip(requests, paths, strict=True)]
-        seconds = time.perf_counter() - started
+        seconds = self._clock() - started
         after = self._engine.stats()
         return seconds, (after.reused - before.reused) / talk.represented
 
@@ -89,25 +96,26 @@ class Generate:
 
     name = "generate"
 
-    def __init__(self, shape: str) -> None:
+    def __init__(self, shape: str, clock: Clock) -> None:
+        self._clock = clock
         self._model = build(shape)
 
     def complete(self, batch: Batch) -> float:
-        started = time.perf_counter()
+        started = self._clock()
         for first in range(0, len(batch.new), BATCH):
             prompts = torch.tensor(batch.prompts[first : first + BATCH])
             self._generate(prompts, max(batch.new[first : first + BATCH]))
-        return time.perf_counter() - started
+        return self._clock() - started
 
     def converse(self, talk: Conversation) -> Turns:
-        started = time.perf_counter()
+        started = self._clock()
         cache = DynamicCache(config=self._model.config)
         paths = torch.empty(len(talk.prompts[0]), 0, dtype=torch.long)
         for prompts in talk.prompts:
             paths = torch.cat([paths, torch.tensor(prompts)], dim=1)
             paths = self._generate(paths, TURN_NEW, cache=cache)
         # It recomputes the newest token of each turn, as all do, and nothing else.
-        return time.perf_counter() - started, None
+        return self._clock() - started, None
 
     def close(self) -> None: ...
 
@@ -132,7 +140,8 @@ class ContinuousBatching:
 
     name = "transformers_cb"
 
-    def __init__(self, shape: str) -> None:
+    def __init__(self, shape: str, clock: Clock) -> None:
+        self._clock = clock
         model = build(shape)
         sampling = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=TURN_NEW, eos_token_id=-1, pad_token_id=0)
         settings = ContinuousBatchingConfig(
@@ -144,19 +153,19 @@ class ContinuousBatching:
         self._observe()
 
     def complete(self, batch: Batch) -> float:
-        started = time.perf_counter()
+        started = self._clock()
         results = self._run(batch.prompts, batch.new)
         assert [len(each) for each in results] == batch.new
-        return time.perf_counter() - started
+        return self._clock() - started
 
     def converse(self, talk: Conversation) -> Turns:
-        started, before = time.perf_counter(), self._matched
+        started, before = self._clock(), self._matched
         paths: list[list[int]] = [[] for _ in talk.prompts[0]]
         for prompts in talk.prompts:
             paths = [path + prompt for path, prompt in zip(paths, prompts, strict=True)]
             results = self._run(paths, [TURN_NEW] * len(paths))
             paths = [path + result for path, result in zip(paths, results, strict=True)]
-        return time.perf_counter() - started, (self._matched - before) / talk.represented
+        return self._clock() - started, (self._matched - before) / talk.represented
 
     def close(self) -> None:
         self._manager.stop(block=True)
@@ -188,12 +197,12 @@ class ContinuousBatching:
 class Vllm:
     """vLLM on the CPU in an environment of its own: a child process that runs the same workloads on request."""
 
-    def __init__(self, shape: str, python: Path, *, eager: bool, threads: int) -> None:
+    def __init__(self, shape: str, clock: str, python: Path, *, eager: bool, threads: int) -> None:
         self.name = "vllm_eager" if eager else "vllm"
         self._folder = tempfile.TemporaryDirectory()
         export(shape, Path(self._folder.name))
         script = Path(__file__).with_name("engine_vllm.py")
-        command = [str(python), str(script), self._folder.name, str(threads), "eager" if eager else "compiled"]
+        command = [str(python), str(script), self._folder.name, str(threads), clock, "eager" if eager else "compiled"]
         self._log = (Path(self._folder.name) / "log").open("w")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True

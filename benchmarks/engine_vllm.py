@@ -1,7 +1,7 @@
 """The vLLM side of the engine benchmark; runs in vLLM's environment and imports nothing of ours.
 
-Arguments: model folder, threads, `eager` or `compiled`. Reads one JSON request per line, `{"prompts": [turn][session],
-"new": [session]}`, and answers `ANSWER [seconds, tokens served from the prefix cache]`.
+Arguments: model folder, threads, `wall` or `cpu` time, `eager` or `compiled`. Reads one JSON request per line,
+`{"prompts": [turn][session], "new": [session]}`, and answers `ANSWER [seconds, tokens served from the prefix cache]`.
 """
 
 import json
@@ -11,7 +11,8 @@ import time
 
 
 def main() -> None:
-    folder, threads, mode = sys.argv[1:4]
+    folder, threads, clock, mode = sys.argv[1:5]
+    now = time.process_time if clock == "cpu" else time.perf_counter
     os.environ |= {
         "VLLM_CPU_KVCACHE_SPACE": "2",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -37,7 +38,7 @@ def main() -> None:
     print("ANSWER [0, 0]", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        started = time.perf_counter()
+        started = now()
         settings = [
             SamplingParams(max_tokens=new, temperature=1.0, ignore_eos=True, detokenize=False) for new in request["new"]
         ]
@@ -48,7 +49,7 @@ def main() -> None:
             outputs = engine.generate([{"prompt_token_ids": path} for path in paths], settings, use_tqdm=False)
             hits += sum(output.num_cached_tokens or 0 for output in outputs)
             paths = [path + list(output.outputs[0].token_ids) for path, output in zip(paths, outputs, strict=True)]
-        seconds = time.perf_counter() - started
+        seconds = now() - started
         # The next repetition presents the same prompts: nothing may be left of this one.
         engine.reset_prefix_cache()
         print("ANSWER " + json.dumps([seconds, hits]), flush=True)
