@@ -4,12 +4,12 @@
 observations text. Truncation is the agent's turn limit: a valid ending.
 """
 
-import asyncio
 from typing import Any, Literal, Protocol
 
 from springtide.core.message import Message
 from springtide.core.outcome import Ending, Outcome, Valid
 from springtide.core.task import Task
+from springtide.environments.thread import on_thread
 from springtide.ports.environment import Observation
 
 
@@ -49,7 +49,7 @@ class GymTextEnvironment:
             await self._call(close)
 
     async def _call(self, hook: Any) -> Any:
-        return await asyncio.to_thread(hook) if self._blocking else hook()
+        return await on_thread(hook) if self._blocking else hook()
 
 
 def _message(observation: Any) -> Message:

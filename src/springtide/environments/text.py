@@ -5,9 +5,9 @@ demonstrations of a warm start: a demonstration is the subclass's own agent text
 what is imitated and how it is graded is never written twice.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import ClassVar, ParamSpec, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from springtide.core.demonstration import Demonstration
 from springtide.core.message import Message
 from springtide.core.outcome import Ending, Outcome, Valid
 from springtide.core.task import Task
+from springtide.environments.thread import on_thread
 from springtide.ports.environment import Observation
 
 P = ParamSpec("P")
@@ -104,5 +105,5 @@ class TextEnvironment:
 
     async def _call(self, hook: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self.blocking:
-            return await asyncio.to_thread(hook, *args, **kwargs)
+            return await on_thread(partial(hook, *args, **kwargs))
         return hook(*args, **kwargs)
