@@ -119,6 +119,7 @@ def test_a_polite_kill_is_a_ctrl_c_also_where_the_shell_ignores_that(ignored):
         "main.app = lambda prog_name: signal.raise_signal(signal.SIGTERM)\n"
         "try:\n    main.main()\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n"
+        "assert {signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)} == {signal.SIG_DFL}\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "interrupted\n"

@@ -96,4 +96,8 @@ def _terminate(number: int, frame: object) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
-    app(prog_name="springtide")
+    try:
+        app(prog_name="springtide")
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # one more while the interpreter ends shows no traceback
+            signal.signal(number, signal.SIG_DFL)
