@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ RATIOS = (1, 3)
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds, and steps of a run: warm-up and measured ones. A quick plan is `scale` times smaller where the tool
-    sleeps and, not `thorough`, tunes only TRL's threads."""
+    """Rounds, and steps of a run: warm-up and measured ones. Stock TRL, whose step takes a minute, warms up for one.
+    A quick plan is `scale` times smaller where the tool sleeps and, not `thorough`, tunes only TRL's threads."""
 
     rounds: int
     warm: int
@@ -59,7 +60,7 @@ class Plan:
         return work if work.turns == 1 else msgspec.structs.replace(work, groups=work.groups // self.scale)
 
 
-FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=2, stock_steps=1)
+FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=3, stock_steps=1)
 QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, scale=8, thorough=False)
 
 
@@ -99,18 +100,19 @@ class Benchmark:
         self._theirs.close()
 
     def tune(self) -> dict[str, float]:
-        """Give each side what it is faster with here: TRL threads, cache and batches generated ahead, us our mode."""
+        """Give each side what it is faster with here: TRL all that `Tuning` has, one after another, us our mode."""
         cores = len(os.sched_getaffinity(0))
         tried: dict[str, float] = {}
         single = [Tuning(threads=threads) for threads in sorted({1, cores})]
         best = self._best("single", SINGLE, single, tried)
-        static = msgspec.structs.replace(best, cache="static")
-        ahead = msgspec.structs.replace(best, ahead=2)
-        multi = [Tuning(tools="gathered", threads=best.threads, ahead=batches) for batches in (1, 2)]
-        self._trl_single, self._trl_multi = best, multi[0]
+        multi = Tuning(tools="gathered", threads=best.threads)
         if self._plan.thorough:
-            self._trl_single = self._best("single", SINGLE, [best, static, ahead], tried)
-            self._trl_multi = self._best("multi", MULTI, multi, tried)
+            changes: list[dict[str, Any]] = [{"cache": "static"}, {"micro_batches": 2}, {"micro_batches": 4}]
+            for change in [*changes, {"ahead": 2}, {"continuous_batching": True}]:
+                best = self._best("single", SINGLE, [best, msgspec.structs.replace(best, **change)], tried)
+            for change in [{"micro_batches": best.micro_batches}, {"ahead": 2}]:
+                multi = self._best("multi", MULTI, [multi, msgspec.structs.replace(multi, **change)], tried)
+        self._trl_single, self._trl_multi = best, multi
         modes = {
             setting: self._springtide("tuning", self._round(SINGLE, 0), setting)
             for setting in (Setting(mode="sync"), Setting(mode="async", staleness=1))
@@ -122,7 +124,7 @@ class Benchmark:
     def _best(self, part: str, work: Workload, candidates: list[Tuning], tried: dict[str, float]) -> Tuning:
         rates = []
         for tuning in candidates:
-            name = f"trl, {part}, {tuning.threads} threads, {tuning.cache or 'dynamic'} cache, {tuning.ahead} ahead"
+            name = f"trl, {part}, {tuned(tuning)}"
             if name not in tried:
                 tried[name] = self._trl("tuning", self._round(work, 0), tuning)
                 say(f"tuning: {name}: {tried[name]:,.0f}")
@@ -133,8 +135,11 @@ class Benchmark:
         rates: dict[str, list[float]] = {"springtide": [], "trl": []}
         for number in range(self._plan.rounds):
             work = self._round(SINGLE, number)
-            rates["springtide"].append(self._springtide("single", work, self._single))
-            rates["trl"].append(self._trl("single", work, self._trl_single))
+            sides = {
+                "springtide": partial(self._springtide, "single", work, self._single),
+                "trl": partial(self._trl, "single", work, self._trl_single),
+            }
+            take_turns(sides, number, rates)
             say(f"single turn, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
         return rates
 
@@ -142,20 +147,25 @@ class Benchmark:
         rates: dict[str, list[float]] = {"springtide": [], "gathered": [], "stock": []}
         for number in range(self._plan.rounds):
             work = self._round(MULTI, number)
-            rates["springtide"].append(self._springtide("multi", work, MULTI_SETTING))
-            rates["gathered"].append(self._trl("multi", work, self._trl_multi))
+            sides = {
+                "springtide": partial(self._springtide, "multi", work, MULTI_SETTING),
+                "gathered": partial(self._trl, "multi", work, self._trl_multi),
+            }
+            take_turns(sides, number, rates)
             if number < self._plan.stock_rounds:
-                stock = Tuning(threads=self._trl_multi.threads)
-                rates["stock"].append(self._trl("multi", work, stock, steps=self._plan.stock_steps))
+                stock = msgspec.structs.replace(self._trl_multi, tools="stock", ahead=1)
+                rates["stock"].append(self._trl("multi", work, stock, warm=1, steps=self._plan.stock_steps))
             say(f"with a tool, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
         return rates
 
     def latency(self) -> dict[str, list[float]]:
-        """Goodput at zero latency, then with as many episodes in flight as N* = b (1 + T_env / T_turn) says."""
+        """Goodput at zero latency, the best of those with as many episodes in flight as the arms below have, then with
+        as many in flight as N* = b (1 + T_env / T_turn) says."""
         rates: dict[str, list[float]] = {"0": [], **{str(ratio): [] for ratio in RATIOS}}
         for number in range(self._plan.rounds):
             work = self._round(LATENCY, number)
-            timing = self._measure("latency", work, latency_setting(work, 1))
+            bases = [self._measure("latency", work, latency_setting(work, ratio)) for ratio in RATIOS]
+            timing = max(bases, key=self._rate)
             rates["0"].append(self._rate(timing))
             turns = self._plan.steps * work.episodes * work.turns
             # Little's law with the engine's batch in flight: seconds of a turn when there is nothing to wait for.
@@ -180,20 +190,32 @@ class Benchmark:
         self._keep(part, "springtide", work, setting, timing)
         return timing
 
-    def _trl(self, part: str, work: Workload, tuning: Tuning, steps: int = 0) -> float:
+    def _trl(self, part: str, work: Workload, tuning: Tuning, *, warm: int = 0, steps: int = 0) -> float:
         from trl_support import theirs
 
-        steps = steps or self._plan.steps
-        timing = self._theirs.run(theirs.run, work, tuning, self._model, self._plan.warm + steps)
+        warm, steps = warm or self._plan.warm, steps or self._plan.steps
+        timing = self._theirs.run(theirs.run, work, tuning, self._model, warm + steps)
         self._keep(part, f"trl, {tuning.tools}", work, tuning, timing)
-        return self._rate(timing, steps)
+        return timing.rate(after=warm, upto=warm + steps)
 
-    def _rate(self, timing: Timing, steps: int = 0) -> float:
-        return timing.rate(after=self._plan.warm, upto=self._plan.warm + (steps or self._plan.steps))
+    def _rate(self, timing: Timing) -> float:
+        return timing.rate(after=self._plan.warm, upto=self._plan.warm + self._plan.steps)
 
     def _keep(self, part: str, side: str, work: Workload, how: msgspec.Struct, timing: Timing) -> None:
         parts = {"work": work, "how": how, "timing": timing}
         self.records.append({"part": part, "side": side, "load": os.getloadavg(), **msgspec.to_builtins(parts)})
+
+
+def take_turns(sides: dict[str, Callable[[], float]], number: int, rates: dict[str, list[float]]) -> None:
+    """One round; every other round the other side goes first."""
+    for name in list(sides)[:: 1 if number % 2 == 0 else -1]:
+        rates[name].append(sides[name]())
+
+
+def tuned(tuning: Tuning) -> str:
+    """For the table of what was tried."""
+    generation = "continuous batching" if tuning.continuous_batching else f"{tuning.cache or 'dynamic'} cache"
+    return f"{tuning.threads} threads, {generation}, {tuning.ahead} ahead, {tuning.micro_batches} micro-batches"
 
 
 def batch(work: Workload) -> int:
@@ -223,7 +245,7 @@ def main() -> None:
     started = machine("trl", "accelerate", "datasets")
     with tempfile.TemporaryDirectory() as scratch:
         model = Path(scratch) / "model"
-        write_model(model)
+        parameters = write_model(model)
         benchmark = Benchmark(plan, model, seed=options.seed, sigma=options.sigma)
         try:
             tuning = benchmark.tune()
@@ -249,6 +271,7 @@ def main() -> None:
         figures={name: value["median"] for name, value in found.items()},
         record={
             "machine": started,
+            "parameters": parameters,
             "sigma": options.sigma,
             "tuning": tuning,
             "spread": found,

@@ -35,7 +35,7 @@ def machine(*packages: str) -> dict[str, Any]:
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)),
         "load": list(os.getloadavg()),
         "versions": versions,

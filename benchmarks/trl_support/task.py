@@ -118,13 +118,17 @@ def latencies(mean: float, sigma: float, seed: int) -> Iterator[float]:
         yield rng.lognormvariate(-(sigma**2) / 2, sigma) * mean
 
 
-def write_model(folder: Path) -> None:
-    """0.85 M parameters (Qwen3, 4 layers, 128 wide) with random weights, and a tokenizer fitted to the prompts."""
+SHAPE = TinyModelConfig(layers=4, hidden=128, heads=4, kv_heads=2, intermediate=384, vocabulary=512)
+
+
+def write_model(folder: Path) -> int:
+    """A Qwen3 of that shape with random weights and a tokenizer fitted to the prompts; returns how many parameters."""
     tools = f"Tools:\n{json.dumps(schema_object(TOOL))}\n{HOW_TO_CALL}"
     texts = [text for seed in range(2000) for text in (question(seed), SYSTEM, tools)]
-    tokenizer = fit_tokenizer(texts, vocabulary=512)
-    model = build_tiny(TinyModelConfig(), vocabulary_size=tokenizer.vocabulary_size, seed=0)
+    tokenizer = fit_tokenizer(texts, vocabulary=SHAPE.vocabulary)
+    model = build_tiny(SHAPE, vocabulary_size=tokenizer.vocabulary_size, seed=0)
     export(model, tokenizer, folder)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 class LookUps:

@@ -76,7 +76,12 @@ def _flat_message(raw: Any) -> Any:
 def _flat_call(raw: Any) -> Any:
     call = _unwrapped(raw)
     if isinstance(call, dict) and isinstance(call.get("arguments"), str):
-        call = call | {"arguments": msgspec.json.decode(call["arguments"])}
+        try:
+            call = call | {"arguments": msgspec.json.decode(call["arguments"])}
+        except msgspec.DecodeError as error:
+            raise msgspec.DecodeError(
+                f"`arguments` of the call of {call.get('name')!r} is not JSON: {error}, in {call['arguments'][:80]!r}"
+            ) from None
     return call
 
 

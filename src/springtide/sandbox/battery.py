@@ -19,8 +19,10 @@ from springtide.ports.sandbox import CommandEnd, CommandResult, Limits, Sandbox
 from springtide.sandbox.warden.syscalls import TABLES, machine
 
 LIMITS = Limits(
-    wall_seconds=10.0, cpu_seconds=3.0, memory_bytes=64 << 20, pids=16, disk_bytes=8 << 20, output_bytes=32 << 10
+    wall_seconds=30.0, cpu_seconds=60.0, memory_bytes=64 << 20, pids=16, disk_bytes=8 << 20, output_bytes=32 << 10
 )
+"""Time is plentiful, so that an attempt at another limit also ends at that one on a slow host, where a box close to its
+memory limit can spend seconds in the kernel's search for pages."""
 _FAILED = frozenset({CommandEnd.NONZERO, CommandEnd.SIGNAL})
 _OK = frozenset({CommandEnd.OK})
 _EPERM, _ENOSYS, _NO_FAMILY = "-1 1", "-1 38", "-1 97"
@@ -144,7 +146,7 @@ def _exhausting() -> list[Attempt]:
         ),
         Attempt(
             name="memory bomb of many",
-            command="for i in 1 2 3; do (head -c 30m /dev/zero; sleep 1) | tail -c 30m > /dev/null & done; "
+            command="for i in 1 2 3; do (head -c 40m /dev/zero; sleep 1) | tail -c 40m > /dev/null & done; "
             "wait; exit 1",
             ends=frozenset({CommandEnd.OOM}),
             exact_limits=True,
