@@ -2,27 +2,31 @@
 
     python benchmarks/kill.py --kills 20 --json
 
-Each process of a run is killed at a time drawn uniformly over the length of an undisturbed run (L0: real processes,
-real files); up to four kills hit the same run, one after the other. After the last one the run is resumed to its end.
+Each process of a run is killed at a time drawn uniformly over what it needs to its end, by an undisturbed run's time
+(L0: real processes, real files). Up to four kills hit the same run, one after the other, unless it ends before; only
+processes that a signal reached count. After the last kill the run is resumed to its end.
 """
 
-import argparse
 import json
+import os
 import random
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from common.report import finish, machine, parser, say, table  # noqa: E402
 from kill_support.checker import Verdict, check  # noqa: E402
 
-RESULT = HERE / "results" / "kill.json"
 KILLS_PER_RUN = 4
 STEPS = 24
 RECIPE = f"""
@@ -64,6 +68,18 @@ tasks_on_the_way = 16
 """
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How long an undisturbed run takes: in all, and before its first train step begins."""
+
+    whole: float
+    before: float
+
+    def left(self, done: int) -> float:
+        """Seconds that a process started after `done` steps needs to the end of the run."""
+        return self.before + (self.whole - self.before) * (1 - done / STEPS)
+
+
 def start(recipe: Path, folder: Path, mode: str) -> subprocess.Popen[bytes]:
     """A fresh or a resumed process, whatever the folder asks for."""
     fresh = not (folder / "run.json").exists()
@@ -73,91 +89,101 @@ def start(recipe: Path, folder: Path, mode: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
+def complete(process: subprocess.Popen[bytes]) -> None:
     _, errors = process.communicate()
     if process.returncode != 0:
         raise SystemExit(f"A run failed:\n{errors.decode()}")
 
 
-def undisturbed(recipe: Path, folder: Path, mode: str) -> tuple[float, Verdict]:
+def undisturbed(recipe: Path, folder: Path, mode: str) -> tuple[Pace, Verdict]:
     began = time.monotonic()
-    finish(start(recipe, folder, mode))
-    return time.monotonic() - began, check(folder)
+    complete(start(recipe, folder, mode))
+    whole = time.monotonic() - began
+    connection = sqlite3.connect(folder / "journal.sqlite")
+    first, last = connection.execute("SELECT min(time), max(time) FROM entries WHERE tag = 'step_finished'").fetchone()
+    connection.close()
+    return Pace(whole, max(0.0, whole - (last - first) * STEPS / (STEPS - 1))), check(folder)
 
 
-def killed_run(recipe: Path, folder: Path, mode: str, *, kills: int, span: float, luck: random.Random) -> list[dict]:
-    """Kill `kills` processes of one run, then let it finish. Returns when each was killed, and at which stage."""
-    records = []
-    while len(records) < kills:
+def killed_run(recipe: Path, folder: Path, mode: str, *, kills: int, pace: Pace, luck: random.Random) -> list[dict]:
+    """Kill up to `kills` processes of one run, then let it end. Returns when each was killed, and at which stage."""
+    records: list[dict] = []
+    done = 0
+    while len(records) < kills and done < STEPS:
         process = start(recipe, folder, mode)
-        at = luck.uniform(0.0, span)
+        at = luck.uniform(0.0, pace.left(done))
         try:
             process.wait(timeout=at)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
-        finished = process.wait() == 0
+        signalled = process.wait() == -signal.SIGKILL
         process.stderr.close()
-        records.append({"mode": mode, "seconds": at, "stage": stage(folder), "finished_before": finished})
-    finish(start(recipe, folder, mode))
+        if not signalled:
+            break
+        phase, done = stage(folder)
+        records.append({"mode": mode, "seconds": at, "phase": phase, "step": done})
+    complete(start(recipe, folder, mode))
     return records
 
 
-def stage(folder: Path) -> str:
-    """What the run was doing, by its own status; '' if it had not got that far."""
+def stage(folder: Path) -> tuple[str, int]:
+    """What the run was doing after how many train steps, by its own status; "starting" before it has one."""
     try:
         status = json.loads((folder / "status.json").read_text())
     except (OSError, ValueError):
-        return ""
-    return f"{status['phase']} {status['step']}"
+        return "starting", 0
+    return status["phase"], status["step"]
 
 
-def leftovers() -> int:
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return sum("springtide train" in line for line in listing.splitlines())
+def leftovers(scratch: str) -> int:
+    """Processes that still run with a folder of ours in their command line."""
+    listing = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    lines = [line.split(maxsplit=1) for line in listing.splitlines()]
+    return sum(scratch in args for pid, args in lines if int(pid) != os.getpid())
 
 
 def series(recipe: Path, root: Path, mode: str, kills: int, seed: int) -> dict:
     luck = random.Random(f"{mode} {seed}")
-    span, reference = undisturbed(recipe, root / f"{mode}-whole", mode)
+    pace, reference = undisturbed(recipe, root / f"{mode}-whole", mode)
     records, verdicts = [], []
     while len(records) < kills:
-        folder = root / f"{mode}-{len(records)}"
+        folder = root / f"{mode}-{len(verdicts)}"
         count = min(KILLS_PER_RUN, kills - len(records))
-        records += killed_run(recipe, folder, mode, kills=count, span=span, luck=luck)
+        records += killed_run(recipe, folder, mode, kills=count, pace=pace, luck=luck)
         verdicts.append(check(folder))
-        print(f"{mode}: {len(records)} of {kills} kills", file=sys.stderr)
-    return summary(mode, span, reference, records, verdicts)
+        say(f"{mode}: {len(records)} of {kills} kills")
+    return summary(mode, pace, reference, records, verdicts)
 
 
-def summary(mode: str, span: float, reference: Verdict, records: list[dict], verdicts: list[Verdict]) -> dict:
+def summary(mode: str, pace: Pace, reference: Verdict, records: list[dict], verdicts: list[Verdict]) -> dict:
     every_task = list(range(STEPS * 4))
     return {
         "mode": mode,
-        "undisturbed_seconds": span,
+        "undisturbed_seconds": pace.whole,
         "kills": len(records),
+        "phases": dict(Counter(record["phase"] for record in records)),
         "runs": len(verdicts),
         "lost": sum(verdict.lost for verdict in verdicts),
         "duplicated": sum(verdict.duplicated for verdict in verdicts),
         "problems": [problem for verdict in [reference, *verdicts] for problem in verdict.problems],
         # how long a task is follows from its number: the same tasks, each once, means no bias towards short ones
         "tasks_complete": all(sorted(verdict.tasks) == every_task for verdict in [reference, *verdicts]),
-        "bit_identical": all(verdict.final_digest == reference.final_digest for verdict in verdicts),
+        "bit_identical": all(verdict.weights == reference.weights for verdict in verdicts),
         "records": records,
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20, help="kills in each mode (default 20)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="two kills in each mode, result file untouched")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--kills", type=int, default=20, help="kills in each mode (default 20, in a quick run 2)")
+    options = made.parse_args()
     kills = 2 if options.quick else options.kills
+    started = machine()
     with tempfile.TemporaryDirectory() as scratch:
         recipe = Path(scratch) / "kill.toml"
         recipe.write_text(RECIPE)
         modes = [series(recipe, Path(scratch), mode, kills, options.seed) for mode in ("sync", "async")]
+        left = leftovers(scratch)
     sync, asynchronous = modes
     figures = {
         "kills": sum(mode["kills"] for mode in modes),
@@ -166,25 +192,20 @@ def main() -> None:
         "bit_identical": sync["bit_identical"],
         "tasks_complete": sync["tasks_complete"] and asynchronous["tasks_complete"],
         "problems": sync["problems"] + asynchronous["problems"],
-        "processes_left": leftovers(),
+        "processes_left": left,
     }
-    if not options.quick:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(
-            json.dumps({"label": "L0", "seed": options.seed, "figures": figures, "modes": modes}, indent=1)
-        )
     print(
-        f"{'mode':8} {'kills':>6} {'lost':>6} {'twice':>6} {'all tasks':>10} {'same weights':>13} {'killed at (s)':>14}"
+        table(("mode", "kills", "while", "lost", "twice", "all tasks", "same weights", "at (s)"), list(map(row, modes)))
     )
-    for mode in modes:
-        middle = statistics.median(record["seconds"] for record in mode["records"])
-        same = str(mode["bit_identical"]) if mode["mode"] == "sync" else "not claimed"
-        print(
-            f"{mode['mode']:8} {mode['kills']:6} {mode['lost']:6} {mode['duplicated']:6} "
-            f"{mode['tasks_complete']!s:>10} {same:>13} {middle:14.1f}"
-        )
-    if options.json:
-        print(json.dumps(figures))
+    finish("kill", figures=figures, record={"machine": started, "modes": modes}, options=options)
+
+
+def row(mode: dict) -> tuple[str, ...]:
+    phases = ", ".join(f"{phase} {count}" for phase, count in sorted(mode["phases"].items()))
+    same = str(mode["bit_identical"]) if mode["mode"] == "sync" else "not claimed"
+    middle = statistics.median(record["seconds"] for record in mode["records"])
+    counts = (str(mode[name]) for name in ("lost", "duplicated", "tasks_complete"))
+    return mode["mode"], str(mode["kills"]), phases, *counts, same, f"{middle:.1f}"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ class Verdict:
     tasks: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     final_digest: str = ""
+    weights: str = ""
+    """Hash of the last checkpoint's model file, as it is on disk."""
 
 
 def check(run: Path) -> Verdict:
@@ -99,6 +101,7 @@ def _check_checkpoints(folder: Path, verdict: Verdict) -> None:
     """The last checkpoint is that of the last step, and what its files hold is what they say."""
     newest = max(folder.glob("step-*"))
     index = json.loads((newest / "trainer.json").read_text())
+    verdict.weights = hashlib.sha256((newest / "model.safetensors").read_bytes()).hexdigest()
     if index.get("digest") != verdict.final_digest:
         verdict.problems.append(
             f"{newest.name} holds {index.get('digest')}, the journal ends at {verdict.final_digest}"

@@ -14,10 +14,11 @@ from springtide.core.outcome import Ending, Invalid, InvalidCause, Valid
 from springtide.core.task import Split, Task
 from springtide.environments.guard import GuardedEnvironment
 from springtide.ports.environment import Environment, Observation, PhaseLimits
+from springtide.simulation.virtual_loop import run_virtual
 
 TASK = Task(id="t", split=Split.TRAIN, index=0, seed=0)
 ACTION = Message(role="assistant", content="x")
-LIMITS = PhaseLimits(reset=0.02, step=0.02, verify=0.02, close=0.02)
+LIMITS = PhaseLimits(reset=20, step=20, verify=20, close=20)
 GENEROUS = PhaseLimits()
 REPLY = Message(role="user", content="r")
 
@@ -49,7 +50,7 @@ def play(limits: PhaseLimits = GENEROUS, create: Callable[[], Environment] | Non
             await guarded.close()
             await guarded.close()
 
-    outcome = asyncio.run(episode())
+    outcome, _ = run_virtual(episode)
     if create is None:
         assert environment.phases.count("close") == 1
     return outcome
@@ -86,17 +87,17 @@ def test_an_unknown_cause_is_the_harness_s() -> None:
 @pytest.mark.parametrize("phase", ["reset", "step", "verify"])
 def test_a_phase_that_hangs_is_infrastructure(phase: str) -> None:
     outcome = play(LIMITS, **{phase: hang})
-    assert outcome == Invalid(cause=InvalidCause.INFRASTRUCTURE, detail=f"{phase} did not return within 0.02 s.")
+    assert outcome == Invalid(cause=InvalidCause.INFRASTRUCTURE, detail=f"{phase} did not return within 20 s.")
 
 
 def test_an_environment_that_swallows_cancellation_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("springtide.environments.guard._GRACE", 0.02)
+    monkeypatch.setattr("springtide.environments.guard._GRACE", 20)
 
     async def stubborn() -> None:
-        deadline = asyncio.get_running_loop().time() + 0.3
+        deadline = asyncio.get_running_loop().time() + 300
         while asyncio.get_running_loop().time() < deadline:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(50)
 
     assert play(LIMITS, step=stubborn).cause is InvalidCause.INFRASTRUCTURE
 
@@ -176,7 +177,7 @@ def test_errors_and_hangs_in_close_are_recorded_not_raised() -> None:
             await guarded.reset(TASK)
             await guarded.close()
 
-        asyncio.run(episode())
+        run_virtual(episode)
         assert words in guarded.close_error
 
 

@@ -130,7 +130,6 @@ def _exhausting() -> list[Attempt]:
             command="bomb() { bomb | bomb; }; bomb",
             ends=frozenset({CommandEnd.PIDS_LIMIT}),
             exact_limits=True,
-            wall_seconds=3.0,
         ),
         Attempt(
             name="fork bomb in the background",
@@ -157,7 +156,6 @@ def _exhausting() -> list[Attempt]:
             name="files without end",
             command="i=0; while : > f$i; do i=$((i+1)); done; exit 1",
             ends=frozenset({CommandEnd.DISK_FULL}),
-            cpu_seconds=1.0,
             exact_limits=True,
         ),
         Attempt(
