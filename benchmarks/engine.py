@@ -3,11 +3,11 @@
     python benchmarks/engine.py [--quick] [--json] [--vllm-python PATH]
 
 All engines run the same model on the same prompts, interleaved, in this process (vLLM: in a child process with its own
-environment). One warm-up each, then medians over the repetitions. Writes benchmarks/results/engine.json.
+environment). One warm-up each (continuous batching, an order of magnitude slower: none for the conversation), then
+medians over the repetitions. Writes benchmarks/results/engine.json.
 """
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
+from common.report import finish, machine, parser, table
 from engine_exactness import exactness
 from engine_peers import CLOCKS, Clock, ContinuousBatching, Generate, Peer, Springtide, Vllm
 from engine_workloads import Batch, Conversation, conversation, ragged, uniform
-
-RESULTS = Path(__file__).parent / "results" / "engine.json"
 
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
 """Freed memory stays with the process, for every engine: otherwise the C library returns large temporaries to the
@@ -63,9 +61,9 @@ class Series:
         rows = []
         for name, seconds in self.seconds.items():
             hit = self.hits.get(name)
-            spread = f"{self.tokens / max(seconds):.0f}-{self.tokens / min(seconds):.0f}"
+            spread = f"{self.tokens / max(seconds):,.0f} to {self.tokens / min(seconds):,.0f} of {len(seconds)}"
             ratio = "" if name == "springtide" else f"{self.ratio(name):.2f}"
-            rows.append([title, name, f"{self.rate(name):.0f}", spread, ratio, "" if hit is None else f"{hit:.3f}"])
+            rows.append([title, name, f"{self.rate(name):,.0f}", spread, ratio, "" if hit is None else f"{hit:.3f}"])
         return rows
 
     def record(self) -> dict[str, Any]:
@@ -77,6 +75,7 @@ class Series:
             "tokens_per_second": {name: self.rate(name) for name in self.seconds},
             "ratio": {name: self.ratio(name) for name in peers},
             "hit_rate": self.hits,
+            "notes": {peer.name: peer.notes for peer in self.peers},
         }
 
 
@@ -87,23 +86,20 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
     torch.set_num_threads(arguments.threads)
     repetitions = 2 if arguments.quick else 7
+    started = machine() | {"cpu": _cpu(), "threads": arguments.threads, "clock": arguments.clock}
     exact = exactness()
     missing: dict[str, str] = {}
     results = _small(arguments, repetitions, missing)
     if not arguments.quick:
-        results |= _large(CLOCKS[arguments.clock])
+        results |= _large(CLOCKS[arguments.clock], arguments.seed)
+    _print_table(results, exact, missing)
     record = {
+        "machine": started,
         "exactness": exact,
         "workloads": {name: series.record() for name, series in results.items()},
         "not_run": missing,
-        "machine": _machine(arguments.threads) | {"clock": arguments.clock},
     }
-    if not arguments.quick or arguments.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
-    _print_table(results, exact, missing)
-    if arguments.json:
-        print(json.dumps(_figures(results, exact, missing)))
+    finish("engine", figures=_figures(results, exact, missing), record=record, options=arguments)
 
 
 def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, str]) -> dict[str, Series]:
@@ -113,10 +109,11 @@ def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, s
         missing["vllm"] = "no --vllm-python was given"
     else:
         makers += [_vllm(arguments, eager=False), _vllm(arguments, eager=True)]
-    peers: list[Peer] = [Springtide("0.85M", clock), *(make() for make in makers)]
-    batch, uneven, talk = uniform(), ragged(), conversation()
-    # An order of magnitude slower than the others: its spread does not matter.
-    slow = {"transformers_cb": 1 if arguments.quick else 2}
+    ours: list[Peer] = [Springtide("0.85M", clock), Springtide("0.85M", clock, native=False)]
+    peers: list[Peer] = [*ours, *(make() for make in makers)]
+    seed = arguments.seed
+    batch, uneven, talk = uniform(seed), ragged(seed), conversation(seed)
+    slow = {"transformers_cb": 1 if arguments.quick else 3}
     try:
         return {
             "uniform": Series(peers, batch, "sampled tokens", batch.sampled).run(repetitions),
@@ -128,9 +125,9 @@ def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, s
             peer.close()
 
 
-def _large(clock: Clock) -> dict[str, Series]:
+def _large(clock: Clock, seed: int) -> dict[str, Series]:
     peers: list[Peer] = [Springtide("12.8M", clock), Generate("12.8M", clock)]
-    batch, talk = uniform(), conversation(turns=4)
+    batch, talk = uniform(seed), conversation(seed, turns=4)
     return {
         "uniform_12.8M": Series(peers, batch, "sampled tokens", batch.sampled).run(3),
         "multi_turn_12.8M": Series(peers, talk, "new prompt and sampled tokens", talk.tokens).run(3),
@@ -157,26 +154,10 @@ def _print_table(results: dict[str, Series], exact: dict[str, Any], missing: dic
     for name, identical in exact["token_identical"].items():
         error = exact["max_logprob_error"][name]
         print(f"{name:10} greedy tokens equal generate: {identical}   largest log-prob error: {error:.1e}")
-    rows = [["workload", "engine", "tokens/s", "spread", "ours / theirs", "KV hit rate"]]
-    for title, series in results.items():
-        rows += series.rows(title)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    rows = [row for title, series in results.items() for row in series.rows(title)]
+    print(table(["workload", "engine", "tokens/s", "lowest to highest", "ours / theirs", "KV hit rate"], rows))
     for name, reason in missing.items():
         print(f"{name}: not run, {reason}")
-
-
-def _machine(threads: int) -> dict[str, Any]:
-    return {
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
 
 
 def _cpu() -> str:
@@ -185,14 +166,11 @@ def _cpu() -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two repetitions, the small model only, nothing written")
-    parser.add_argument("--write", action="store_true", help="write the result file also after a quick run")
-    parser.add_argument("--json", action="store_true", help="end with one JSON object of the key figures")
-    parser.add_argument("--vllm-python", type=Path, help="Python of an environment with vLLM for the CPU")
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for one thread on a machine in use")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of every engine")
-    return parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--vllm-python", type=Path, help="Python of an environment with vLLM for the CPU")
+    made.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for one thread on a machine in use")
+    made.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of every engine")
+    return made.parse_args()
 
 
 if __name__ == "__main__":

@@ -32,9 +32,11 @@ NEW = 64
 
 
 def exactness() -> dict[str, Any]:
-    """Per architecture: whether all greedy tokens are identical, and the largest error of a log-prob."""
+    """Per architecture: whether all greedy tokens are identical, the largest error of a log-prob, and the least gap
+    between the two likeliest tokens, without which identity would be luck."""
     identical: dict[str, bool] = {}
     errors: dict[str, float] = {}
+    gaps: dict[str, float] = {}
     for name, build in ARCHITECTURES.items():
         prompts = _prompts()
         results = _play(build(), prompts)
@@ -42,8 +44,10 @@ def exactness() -> dict[str, Any]:
         identical[name] = all(
             _generated(reference, prompt) == result.tokens for prompt, result in zip(prompts, results, strict=True)
         )
-        errors[name] = max(_error(reference, prompt, result) for prompt, result in zip(prompts, results, strict=True))
-    return {"token_identical": identical, "max_logprob_error": errors}
+        compared = [_compared(reference, prompt, result) for prompt, result in zip(prompts, results, strict=True)]
+        errors[name] = max(error for error, _ in compared)
+        gaps[name] = min(gap for _, gap in compared)
+    return {"token_identical": identical, "max_logprob_error": errors, "least_gap_of_top_two": gaps}
 
 
 def _qwen3() -> Any:
@@ -103,9 +107,11 @@ def _generated(model: Any, prompt: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result[0, len(prompt) :].tolist())
 
 
-def _error(model: Any, prompt: tuple[int, ...], sampled: Sampled) -> float:
+def _compared(model: Any, prompt: tuple[int, ...], sampled: Sampled) -> tuple[float, float]:
+    """The largest error of a log-prob, and the least distance of the two likeliest tokens."""
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([prompt + sampled.tokens]), use_cache=False).logits[0]
     logprobs = logits.log_softmax(-1)[len(prompt) - 1 : -1]
     expected = logprobs.gather(-1, torch.tensor(sampled.tokens)[:, None]).squeeze(-1)
-    return float((expected - torch.tensor(sampled.logprobs)).abs().max())
+    best = logprobs.topk(2).values
+    return float((expected - torch.tensor(sampled.logprobs)).abs().max()), float((best[:, 0] - best[:, 1]).min())

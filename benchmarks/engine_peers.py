@@ -13,7 +13,7 @@ import torch
 from transformers import ContinuousBatchingConfig, DynamicCache, GenerationConfig
 from transformers.generation.continuous_batching import PagedAttentionCache
 
-from engine_workloads import BATCH, TURN_NEW, Batch, Conversation, build, export
+from engine_workloads import BATCH, TURN_NEW, Batch, Conversation, build, export, uniform
 from springtide.core.member import Member, Purpose
 from springtide.core.sampling import SampleRequest, SamplingParams
 from springtide.engines.config import TorchEngineConfig
@@ -30,6 +30,8 @@ Turns = tuple[float, float | None]
 
 class Peer(Protocol):
     name: str
+    notes: dict[str, Any]
+    """For the result file: how it was tuned, which version it is."""
 
     def complete(self, batch: Batch) -> float: ...
 
@@ -39,12 +41,14 @@ class Peer(Protocol):
 
 
 class Springtide:
-    name = "springtide"
+    """The engine as a run uses it, as wide as the peers' batch; or without its C kernel."""
 
-    def __init__(self, shape: str, clock: Clock) -> None:
+    def __init__(self, shape: str, clock: Clock, *, native: bool = True) -> None:
+        self.name = "springtide" if native else "springtide, no C kernel"
+        self.notes: dict[str, Any] = {}
         self._clock = clock
-        # As wide as the peers' batch.
-        self._engine = TorchEngine(build(shape), TorchEngineConfig(max_batch=BATCH), 0)
+        self._config = TorchEngineConfig(max_batch=BATCH, native_kernels=native)
+        self._engine = TorchEngine(build(shape), self._config, 0)
         self._groups = count()
 
     def complete(self, batch: Batch) -> float:
@@ -84,7 +88,7 @@ class Springtide:
         self._engine.submit(requests)
         results: dict[Member, tuple[int, ...]] = {}
         while self._engine.has_work():
-            for each in self._engine.step(max_decode_steps=64):
+            for each in self._engine.step(max_decode_steps=self._config.decode_steps):
                 results[each.member] = each.sampled.tokens
                 if last:
                     self._engine.release(each.member)
@@ -92,19 +96,31 @@ class Springtide:
 
 
 class Generate:
-    """`generate` in batches of 64, in the order of the requests; between turns it keeps its cache."""
+    """`generate` in batches of 64, in the order of the requests; between turns it keeps its cache.
+
+    Batches run with the cache that was faster when it was made, dynamic or static.
+    """
 
     name = "generate"
 
     def __init__(self, shape: str, clock: Clock) -> None:
         self._clock = clock
         self._model = build(shape)
+        self._cache: dict[str, Any] = {}
+        batch = uniform()
+        tried = {}
+        for kind in ("dynamic", "static"):
+            self._cache = {} if kind == "dynamic" else {"cache_implementation": "static", "disable_compile": True}
+            tried[kind] = min(self.complete(batch) for _ in range(2))
+        if tried["dynamic"] < tried["static"]:
+            self._cache = {}
+        self.notes: dict[str, Any] = {"seconds_by_cache": tried}
 
     def complete(self, batch: Batch) -> float:
         started = self._clock()
         for first in range(0, len(batch.new), BATCH):
             prompts = torch.tensor(batch.prompts[first : first + BATCH])
-            self._generate(prompts, max(batch.new[first : first + BATCH]))
+            self._generate(prompts, max(batch.new[first : first + BATCH]), **self._cache)
         return self._clock() - started
 
     def converse(self, talk: Conversation) -> Turns:
@@ -113,7 +129,7 @@ class Generate:
         paths = torch.empty(len(talk.prompts[0]), 0, dtype=torch.long)
         for prompts in talk.prompts:
             paths = torch.cat([paths, torch.tensor(prompts)], dim=1)
-            paths = self._generate(paths, TURN_NEW, cache=cache)
+            paths = self._generate(paths, TURN_NEW, past_key_values=cache)
         # It recomputes the newest token of each turn, as all do, and nothing else.
         return self._clock() - started, None
 
@@ -135,22 +151,39 @@ class ContinuousBatching:
     """The continuous batching of transformers, prompts re-presented whole at every turn, prefix sharing allowed.
 
     Without a paged attention kernel it masks every sequence of a batch against every other, so few at a time are
-    fastest: 4 sequences are about four times faster here than 64.
+    fastest: how many is tried when it is made. A conversation starts with a prefix cache that is empty.
     """
 
     name = "transformers_cb"
 
     def __init__(self, shape: str, clock: Clock) -> None:
         self._clock = clock
-        model = build(shape)
-        sampling = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=TURN_NEW, eos_token_id=-1, pad_token_id=0)
-        settings = ContinuousBatchingConfig(
-            page_size=64, num_blocks=2048, max_batch_tokens=512, max_requests_per_batch=4, allow_block_sharing=True
-        )
-        self._manager = model.init_continuous_batching(generation_config=sampling, continuous_batching_config=settings)
-        self._manager.start()
+        self._model = build(shape)
         self._matched = 0
         self._observe()
+        self._width = 0
+        self._manager: Any = None
+        batch = uniform()
+        tried = {}
+        for width in (2, 4, 8, 16):
+            self._restart(width)
+            tried[width] = self.complete(batch)
+        self._restart(min(tried, key=lambda width: tried[width]))
+        self.notes: dict[str, Any] = {"seconds_by_width": tried}
+
+    def _restart(self, width: int) -> None:
+        """Anew with `width` sequences at a time, and nothing cached."""
+        if self._manager is not None:
+            self._manager.stop(block=True)
+        sampling = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=TURN_NEW, eos_token_id=-1, pad_token_id=0)
+        settings = ContinuousBatchingConfig(
+            page_size=64, num_blocks=2048, max_batch_tokens=512, max_requests_per_batch=width, allow_block_sharing=True
+        )
+        self._width = width
+        self._manager = self._model.init_continuous_batching(
+            generation_config=sampling, continuous_batching_config=settings
+        )
+        self._manager.start()
 
     def complete(self, batch: Batch) -> float:
         started = self._clock()
@@ -159,6 +192,7 @@ class ContinuousBatching:
         return self._clock() - started
 
     def converse(self, talk: Conversation) -> Turns:
+        self._restart(self._width)
         started, before = self._clock(), self._matched
         paths: list[list[int]] = [[] for _ in talk.prompts[0]]
         for prompts in talk.prompts:
@@ -204,10 +238,12 @@ class Vllm:
         script = Path(__file__).with_name("engine_vllm.py")
         command = [str(python), str(script), self._folder.name, str(threads), clock, "eager" if eager else "compiled"]
         self._log = (Path(self._folder.name) / "log").open("w")
+        started = time.perf_counter()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
-        self._answer()
+        version = self._answer()
+        self.notes: dict[str, Any] = {"version": version[0], "startup_seconds": time.perf_counter() - started}
 
     def complete(self, batch: Batch) -> float:
         return float(self._ask({"prompts": [batch.prompts], "new": batch.new})[0])
@@ -223,17 +259,17 @@ class Vllm:
         self._log.close()
         self._folder.cleanup()
 
-    def _ask(self, request: dict[str, Any]) -> list[float]:
+    def _ask(self, request: dict[str, Any]) -> list[Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
-    def _answer(self) -> list[float]:
+    def _answer(self) -> list[Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("ANSWER "):
-                answer: list[float] = json.loads(line.removeprefix("ANSWER "))
+                answer: list[Any] = json.loads(line.removeprefix("ANSWER "))
                 return answer
         log = (Path(self._folder.name) / "log").read_text()
         raise RuntimeError(f"vLLM ended: {log[-600:]}")

@@ -1,7 +1,8 @@
 """The vLLM side of the engine benchmark; runs in vLLM's environment and imports nothing of ours.
 
 Arguments: model folder, threads, `wall` or `cpu` time, `eager` or `compiled`. Reads one JSON request per line,
-`{"prompts": [turn][session], "new": [session]}`, and answers `ANSWER [seconds, tokens served from the prefix cache]`.
+`{"prompts": [turn][session], "new": [session]}`, and answers `ANSWER [seconds, tokens served from the prefix cache]`;
+when it is ready, `ANSWER [its version]`.
 """
 
 import json
@@ -21,6 +22,7 @@ def main() -> None:
         "VLLM_LOGGING_LEVEL": "ERROR",
     }
     import torch
+    import vllm
     from vllm import LLM, SamplingParams
 
     torch.set_num_threads(int(threads))
@@ -35,7 +37,7 @@ def main() -> None:
         block_size=32,
         disable_log_stats=False,
     )
-    print("ANSWER [0, 0]", flush=True)
+    print("ANSWER " + json.dumps([vllm.__version__]), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         started = now()

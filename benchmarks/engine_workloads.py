@@ -81,21 +81,21 @@ class Conversation:
         return sum(sessions * turn * (TURN_PROMPT + TURN_NEW) for turn in range(len(self.prompts)))
 
 
-def uniform() -> Batch:
-    return Batch(_tokens(1, BATCH, PROMPT), [NEW] * BATCH)
+def uniform(seed: int = 0) -> Batch:
+    return Batch(_tokens(1 + 1000 * seed, BATCH, PROMPT), [NEW] * BATCH)
 
 
-def ragged() -> Batch:
+def ragged(seed: int = 0) -> Batch:
     """Lengths with maximum / mean = 3, in random order: many short, few long, as answers are."""
     fractions = torch.linspace(0, 1, RAGGED_REQUESTS, dtype=torch.float64)
     # x**2 has mean 1/3 of its maximum.
     lengths = (fractions**2 * 3 * NEW).round().clamp(min=1).long()
-    order = torch.randperm(RAGGED_REQUESTS, generator=torch.Generator().manual_seed(2))
-    return Batch(_tokens(3, RAGGED_REQUESTS, PROMPT), lengths[order].tolist())
+    order = torch.randperm(RAGGED_REQUESTS, generator=torch.Generator().manual_seed(2 + 1000 * seed))
+    return Batch(_tokens(3 + 1000 * seed, RAGGED_REQUESTS, PROMPT), lengths[order].tolist())
 
 
-def conversation(turns: int = TURNS) -> Conversation:
-    return Conversation([_tokens(10 + turn, BATCH, TURN_PROMPT) for turn in range(turns)])
+def conversation(seed: int = 0, turns: int = TURNS) -> Conversation:
+    return Conversation([_tokens(10 + turn + 1000 * seed, BATCH, TURN_PROMPT) for turn in range(turns)])
 
 
 def _tokens(seed: int, rows: int, length: int) -> list[list[int]]:
