@@ -112,8 +112,16 @@ def _cpu_seconds(pids: set[int]) -> float:
 
 
 async def cost(sandbox: LinuxSandbox, rounds: int) -> dict[str, Any]:
-    """Latencies, one round after the other: fork+exec, open, three times a command, close."""
-    samples: dict[str, list[float]] = {"fork_exec": [], "launch": [], "first_command": [], "command": [], "close": []}
+    """Latencies, one round after the other: fork+exec, the command in a plain shell, open, three times the command in
+    the box, close."""
+    samples: dict[str, list[float]] = {
+        "fork_exec": [],
+        "plain_shell": [],
+        "launch": [],
+        "first_command": [],
+        "command": [],
+        "close": [],
+    }
     for number in range(rounds + WARM_UP):
         seconds = await _round(sandbox)
         if number >= WARM_UP:
@@ -134,11 +142,18 @@ def fork_and_exec() -> None:
     os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
 
 
+def plain_shell() -> None:
+    """As `box.run("cat f")`, outside of a box: a shell that starts `cat`."""
+    os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "cat /dev/null"], {"PATH": os.defpath}), 0)
+
+
 async def _round(sandbox: LinuxSandbox) -> dict[str, list[float]]:
     """`command` holds all three, the first one included."""
     clock = time.perf_counter
     marks = [clock()]
     fork_and_exec()
+    marks.append(clock())
+    plain_shell()
     marks.append(clock())
     box = await sandbox.open(files={"f": b"springtide"}, limits=Limits())
     marks.append(clock())
@@ -148,9 +163,10 @@ async def _round(sandbox: LinuxSandbox) -> dict[str, list[float]]:
         assert result.output == b"springtide"
     await box.close()
     marks.append(clock())
-    fork_exec, launch, *commands, close = (later - earlier for earlier, later in itertools.pairwise(marks))
+    fork_exec, shell, launch, *commands, close = (later - earlier for earlier, later in itertools.pairwise(marks))
     return {
         "fork_exec": [fork_exec],
+        "plain_shell": [shell],
         "launch": [launch],
         "first_command": commands[:1],
         "command": commands,
