@@ -53,6 +53,7 @@ class Plan:
     steps: int
     stock_rounds: int
     stock_steps: int
+    latency_rounds: int
     scale: int = 1
     thorough: bool = True
 
@@ -60,8 +61,8 @@ class Plan:
         return work if work.turns == 1 else msgspec.structs.replace(work, groups=work.groups // self.scale)
 
 
-FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=3, stock_steps=1)
-QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, scale=8, thorough=False)
+FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=3, stock_steps=1, latency_rounds=3)
+QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, latency_rounds=1, scale=8, thorough=False)
 
 
 def quieten() -> None:
@@ -162,7 +163,7 @@ class Benchmark:
         """Goodput at zero latency, the best of those with as many episodes in flight as the arms below have, then with
         as many in flight as N* = b (1 + T_env / T_turn) says."""
         rates: dict[str, list[float]] = {"0": [], **{str(ratio): [] for ratio in RATIOS}}
-        for number in range(self._plan.rounds):
+        for number in range(self._plan.latency_rounds):
             work = self._round(LATENCY, number)
             bases = [self._measure("latency", work, latency_setting(work, ratio)) for ratio in RATIOS]
             timing = max(bases, key=self._rate)
