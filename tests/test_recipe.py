@@ -1,6 +1,7 @@
 import re
 import types
 import typing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,29 @@ def test_nothing_is_proposed_where_nothing_is_near():
         ("training.optimizer.learning_rate=inf", "= inf is not allowed: it takes a number above 0."),
         ("scheduling.steps=1.5", "scheduling.steps = 1.5 is not allowed: it takes a whole number of at least 0."),
         ("scheduling.steps=true", "scheduling.steps = true is not allowed: it takes a whole number"),
+        ("training.optimizer.learning_rate=Infinity", 'learning_rate = "Infinity" is not allowed: it takes a number'),
+        (
+            'training.optimizer.learning_rate="1e-5"',
+            'learning_rate = "1e-5" is not allowed: it takes a number above 0.',
+        ),
+        ("training.optimizer.learning_rate=1" + "0" * 400, "is not allowed: it takes a number above 0."),
+        ('scheduling.steps="60"', 'scheduling.steps = "60" is not allowed: it takes a whole number of at least 0.'),
+        ('scheduling.window="3"', "scheduling.window = \"3\" is not allowed: it takes a whole number or 'none'"),
+        ("training.algorithm.importance_cap=nan", "importance_cap = nan is not allowed: it takes a number or 'none'"),
+        ("evaluation.success_reward=-inf", "success_reward = -inf is not allowed: it takes a number."),
+        ('training.optimizer.betas=["0.9", "0.95"]', 'betas = ["0.9", "0.95"] is not allowed: it takes a list of 2'),
+        ("training.optimizer.betas=[0.9, true]", "betas = [0.9, true] is not allowed"),
+        ("training.optimizer.betas=[0.9, nan]", "betas = [0.9, nan] is not allowed"),
+        (
+            "training.optimizer.betas=[0.9, 1.0]",
+            "betas = [0.9, 1.0] is not allowed: it takes a list of 2, each a number of at least 0 and below 1.",
+        ),
+        ("training.optimizer.betas=[-0.1, 0.9]", "betas = [-0.1, 0.9] is not allowed"),
+        ("scheduling.filter_zero_variance=1", "filter_zero_variance = 1 is not allowed: it takes true or false."),
+        ("scheduling.filter_zero_variance=yes", 'zero_variance = "yes" is not allowed: it takes true or false.'),
+        ("environment.levels=[1, 7]", "levels = [1, 7] is not allowed: it takes a list, each one of 1, 2, 3 with"),
+        ("environment.levels=[true]", "levels = [true] is not allowed: it takes a list, each one of 1, 2, 3 with"),
+        ("seed=9223372036854775808", "it takes a whole number of at least 0 and below 9223372036854775808."),
         ("scheduling.mode=asink", 'one of "sync", "async"; the nearest is "async".'),
         ("environment.type=shel", 'environment.type = "shel" is not allowed: it takes one of "shell"'),
         ("environment.families=[]", "environment.families = [] is not allowed: it takes a list"),
@@ -126,8 +150,8 @@ def test_a_wrong_value_says_what_is_allowed(override, expected):
 
 
 def test_every_mistake_gets_its_own_sentence():
-    text = complaint("seed=-1", "scheduling.group_sise=4", "engine.max_batch=0")
-    assert len(text.splitlines()) == 3
+    text = complaint("seed=-1", "scheduling.group_sise=4", "engine.max_batch=0", 'scheduling.steps="6"', "name=A")
+    assert len(text.splitlines()) == 5
 
 
 @pytest.mark.parametrize(
@@ -139,6 +163,7 @@ def test_every_mistake_gets_its_own_sentence():
         (["scheduling.group_size=1"], ("scheduling.group_size = 1", "at least 2")),
         (["scheduling.min_valid=9"], ("scheduling.min_valid = 9", "scheduling.group_size = 8")),
         (["scheduling.window=3"], ("scheduling.window = 3", "sync")),
+        (["scheduling.mode=async", "scheduling.window=17"], ("scheduling.window = 17", "groups_per_step = 16")),
         (["training.algorithm.mini_batches=17"], ("mini_batches = 17", "groups_per_step = 16")),
         (["rollout.temperature=0"], ("rollout.temperature = 0", "scheduling.steps is 0")),
         (["model.heads=3"], ("model.hidden = 128", "model.heads = 3")),
@@ -196,11 +221,9 @@ def values(field):
     if origin is tuple and typing.get_origin(arguments[0]) is typing.Literal:
         return st.lists(st.sampled_from(typing.get_args(arguments[0])), min_size=1, max_size=3)
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return st.tuples(*[numbers(kind, 0, 1) for kind in arguments])
+        return st.tuples(*[numbers(float, 0, 0.999) for _ in arguments])
     if origin is tuple and arguments[0] is str:
-        return st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=1, max_size=3)
-    if origin is tuple:
-        return st.lists(numbers(arguments[0], 1, 3), min_size=1, max_size=3)
+        return st.lists(st.sampled_from(["/opt/tools", "/srv/ü", "/home"]), max_size=3)  # folders to show in a box
     return st.dictionaries(
         st.text(st.characters(codec="utf-8"), max_size=5),
         st.integers(-(2**40), 2**40) | st.booleans() | st.text(st.characters(codec="utf-8"), max_size=5),
@@ -273,3 +296,21 @@ def test_a_runs_recipe_names_files_from_anywhere(tmp_path, monkeypatch):
 def test_a_wrong_section_or_a_setting_of_another_type_is_explained(override, said):
     with pytest.raises(UsageError, match=re.escape(said)):
         load_recipe("word-game", [override])
+
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_smallest_recipe_of_the_documentation_can_learn(tmp_path):
+    """Random weights, so it needs a warm start, and a larger step than a pretrained model."""
+    (tmp_path / "mine.toml").write_text((DOCS / "configuration.md").read_text().split("```toml\n")[1].split("```")[0])
+    recipe = load_recipe(tmp_path / "mine.toml")
+    assert recipe.model.type == "tiny"
+    assert recipe.warm_start.steps > 0
+    assert recipe.training.optimizer.learning_rate >= 1e-4
+
+
+def test_the_documented_model_is_one_and_the_same():
+    named = load_recipe("hf-gpu").model.path.removeprefix("models/")
+    assert f"hf download Qwen/{named} " in (DOCS / "hugging-face.md").read_text()
+    assert f"model.path=/models/{named}\n" in (DOCS / "configuration.md").read_text()

@@ -98,14 +98,22 @@ def _final_digest(events: list[dict]) -> str:
 
 
 def _check_checkpoints(folder: Path, verdict: Verdict) -> None:
-    """The last checkpoint is that of the last step, and what its files hold is what they say."""
+    """The last checkpoint is that of the last step, and what its files hold is what its manifest says."""
     newest = max(folder.glob("step-*"))
+    manifest = json.loads((newest / "checkpoint.json").read_text())
+    seal = manifest.pop("seal", "")
+    if hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest() != seal:
+        verdict.problems.append(f"{newest.name}/checkpoint.json is not what was written")
     index = json.loads((newest / "trainer.json").read_text())
     verdict.weights = hashlib.sha256((newest / "model.safetensors").read_bytes()).hexdigest()
     if index.get("digest") != verdict.final_digest:
         verdict.problems.append(
             f"{newest.name} holds {index.get('digest')}, the journal ends at {verdict.final_digest}"
         )
-    for name, facts in index["files"].items():
-        if hashlib.sha256((newest / name).read_bytes()).hexdigest() != facts["sha256"]:
+    files = {path.name: path for path in newest.iterdir() if path.name != "checkpoint.json"}
+    for name in sorted(files.keys() | manifest["files"].keys()):
+        facts = manifest["files"].get(name)
+        if name not in files or facts is None:
+            verdict.problems.append(f"{newest.name}/{name} is {'not there' if facts else 'not in the manifest'}")
+        elif hashlib.sha256(files[name].read_bytes()).hexdigest() != facts["sha256"]:
             verdict.problems.append(f"{newest.name}/{name} is not what was written")

@@ -19,7 +19,7 @@ class Recipe(StrictModel):
 
     name: str = Field("run", pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Prefix of the run folder.")
     description: str = ""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     environment: EnvironmentConfig
     model: ModelConfig = TinyModelConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
@@ -86,6 +86,12 @@ class Recipe(StrictModel):
             problems.append(
                 f"scheduling.window = {scheduling.window} is not allowed in sync, which consumes groups in issue "
                 'order: leave it out, or set scheduling.mode = "async".'
+            )
+        if scheduling.mode == "async" and (scheduling.window or 0) > scheduling.groups_per_step:
+            problems.append(
+                f"scheduling.window = {scheduling.window} is above scheduling.groups_per_step = "
+                f"{scheduling.groups_per_step}: by leaving the issue order further, groups could outgrow the staleness "
+                "bound. Lower the first or raise the second."
             )
         mini_batches = self.training.algorithm.mini_batches
         if mini_batches > scheduling.groups_per_step:

@@ -6,7 +6,6 @@ allowed, in a `UsageError`.
 """
 
 import difflib
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,11 +50,12 @@ def recipe_from(data: Mapping[str, Any], *, source: str = ROOT) -> Recipe:
     """Check plain tables. UsageError with one sentence per mistake."""
     problems: list[str] = []
     complete = _complete(Recipe, data, None, (), problems)
+    try:
+        recipe = Recipe.model_validate(complete)
+    except ValidationError as error:
+        problems += [sentence for sentence in _sentences(error, data, fitting=not problems) if sentence not in problems]
     if not problems:
-        try:
-            return Recipe.model_validate(complete)
-        except ValidationError as error:
-            problems = _sentences(error, data)
+        return recipe
     raise UsageError("\n".join(f"{source}: {problem}" for problem in problems))
 
 
@@ -182,8 +182,8 @@ def _complete(
 ) -> dict[str, Any]:
     """`data` with "none" read as None, and under each section what that section's own default sets.
 
-    `base` holds the defaults that apply here, None for the model's own. Adds to `problems` what pydantic lets through:
-    truth values and non-finite numbers in place of numbers.
+    `base` holds the defaults that apply here, None for the model's own. Adds to `problems` what pydantic would let
+    through, such as text in place of a number.
     """
     result = dict(data)
     for name, field in model.model_fields.items():
@@ -196,7 +196,7 @@ def _complete(
             result[name] = _complete_section(name, field, value, default, path, problems)
         elif value == settings.NONE and type(None) in getattr(field.annotation, "__args__", ()):
             result[name] = None
-        elif _misplaced(field, value):
+        elif not settings.section_models(field) and not settings.is_plain(field.annotation, value):
             problems.append(_wrong_value((*path, name), field, value))
     return result
 
@@ -218,18 +218,12 @@ def _complete_section(
     return _complete(chosen, value, base, (*path, name), problems)
 
 
-def _misplaced(field: Any, value: Any) -> bool:
-    items = value if isinstance(value, list) else [value]
-    kinds = {field.annotation, *getattr(field.annotation, "__args__", ())}
-    numeric = bool(kinds & {int, float}) and bool not in kinds
-    return numeric and any(
-        isinstance(item, bool) or (isinstance(item, float) and not math.isfinite(item)) for item in items
-    )
-
-
-def _sentences(error: ValidationError, data: Mapping[str, Any]) -> list[str]:
+def _sentences(error: ValidationError, data: Mapping[str, Any], *, fitting: bool) -> list[str]:
+    """One for each mistake. `fitting`: also for settings that do not fit together, which only right ones are asked."""
     sentences: list[str] = []
     for details in error.errors():
+        if not (details["loc"] or fitting):
+            continue
         for sentence in _explain(details, data):
             if sentence not in sentences:
                 sentences.append(sentence)

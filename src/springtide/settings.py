@@ -5,10 +5,11 @@ All of it is read off the pydantic models, so that an error message can never di
 
 import difflib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -118,6 +119,35 @@ def allowed(field: FieldInfo) -> str:
     return _describe(field.annotation) + _bounds(field)
 
 
+def is_plain(annotation: Any, value: Any) -> bool:
+    """Whether `value` is what `annotation` means and not something that pydantic would take for it: text, or a truth
+    value, in place of a number, a number or a word in place of a truth value, a number that is not finite.
+
+    Bounds, lengths, words and sections are left to pydantic.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is bool:
+        return isinstance(value, bool)
+    if annotation in (int, float):
+        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+    if origin is Annotated:
+        return is_plain(arguments[0], value)
+    if _is_union(annotation):
+        return any(is_plain(option, value) for option in arguments)
+    if origin is tuple and isinstance(value, list | tuple):
+        return all(is_plain(arguments[0], item) for item in value)
+    if origin is Literal:
+        return not isinstance(value, bool) or any(isinstance(word, bool) for word in arguments)
+    return annotation is not NoneType or value is None
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
+
+
 def show_value(value: Any, *, limit: int = 60) -> str:
     """`value` as TOML would write it, on one line, shortened to `limit` characters."""
     text = _toml(value)
@@ -159,6 +189,9 @@ def _describe(annotation: Any) -> str:
     if annotation in names:
         return names[annotation]
     arguments = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        inner = FieldInfo.from_annotation(annotation)
+        return _describe(inner.annotation) + _bounds(inner)
     if get_origin(annotation) is Literal:
         return _one_of(list(arguments))
     if _is_union(annotation):

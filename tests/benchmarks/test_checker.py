@@ -10,6 +10,8 @@ import pytest
 
 from kill_support.checker import Verdict, check
 from springtide.runtime.journal import SCHEMA
+from springtide.training.checkpoint import MANIFEST
+from springtide.training.manifest import describe_files, write_sealed
 
 SIZE = 2
 
@@ -32,6 +34,7 @@ class Run:
             self.entry("command", type="train", step=group + 1, groups=[group], boundary=boundary)
             self.entry("event", type="step_finished", step=group + 1, digest=f"digest {group + 1}")
         (self.checkpoint / "model.safetensors").write_bytes(b"weights")
+        (self.checkpoint / "optimizer.safetensors").write_bytes(b"moments")
         self.index(digest="digest 2")
 
     def execute(self, statement: str, *values: object) -> None:
@@ -48,9 +51,12 @@ class Run:
         )
 
     def index(self, **fields: object) -> None:
-        sha256 = hashlib.sha256((self.checkpoint / "model.safetensors").read_bytes()).hexdigest()
-        index = fields | {"files": {"model.safetensors": {"sha256": sha256}}}
-        (self.checkpoint / "trainer.json").write_text(json.dumps(index))
+        (self.checkpoint / "trainer.json").write_text(json.dumps(fields))
+        (self.checkpoint / MANIFEST).unlink(missing_ok=True)
+        write_sealed(self.checkpoint / MANIFEST, {"step": 2, "position": {}, "files": describe_files(self.checkpoint)})
+
+    def scratch(self, name: str, content: bytes) -> None:
+        (self.checkpoint / name).write_bytes(content)
 
 
 @pytest.fixture
@@ -83,8 +89,24 @@ def test_a_sound_run_passes(run: Run) -> None:
         ),
         (lambda run: run.index(digest="digest 1"), lambda v: "the journal ends at digest 2" in v.problems[0]),
         (
-            lambda run: (run.checkpoint / "model.safetensors").write_bytes(b"weightz"),
+            lambda run: run.scratch("model.safetensors", b"weightz"),
             lambda v: "not what was written" in v.problems[0] and v.weights != hashlib.sha256(b"weights").hexdigest(),
+        ),
+        (
+            lambda run: run.scratch("trainer.json", b'{"digest":  "digest 2"}'),
+            lambda v: v.problems == ["step-000002/trainer.json is not what was written"],
+        ),
+        (
+            lambda run: run.scratch(MANIFEST, (run.checkpoint / MANIFEST).read_bytes().replace(b": 2", b": 3")),
+            lambda v: v.problems == [f"step-000002/{MANIFEST} is not what was written"],
+        ),
+        (
+            lambda run: (run.checkpoint / "optimizer.safetensors").unlink(),
+            lambda v: v.problems == ["step-000002/optimizer.safetensors is not there"],
+        ),
+        (
+            lambda run: run.scratch("another.safetensors", b""),
+            lambda v: v.problems == ["step-000002/another.safetensors is not in the manifest"],
         ),
     ],
 )

@@ -15,8 +15,10 @@ def calls(monkeypatch):
     """Stand-ins for the composition that record what they are asked for."""
     recorded = []
 
-    def sft(*, recipe, folder, data, view):
-        recorded.append((recipe, folder, data))
+    def sft(*, recipe, folder, chats, view):
+        recorded.append((recipe, folder, chats))
+        if recorded[0] == "interrupt":
+            raise KeyboardInterrupt
 
     def export_run(folder, target, *, step=None):
         recorded.append((folder.id, target, step))
@@ -36,10 +38,33 @@ def test_sft_trains_in_a_new_run_and_says_how_to_go_on(springtide, calls):
     Path("chats.jsonl").write_text(json.dumps(chat) + "\n")
     result = springtide("sft", "word-game", "--data", "chats.jsonl", "--run-folder", "mine", "--set", "seed=4")
     assert result.exit_code == 0
-    ((recipe, folder, data),) = calls
-    assert (recipe.seed, folder.id, data) == (4, "mine", Path("chats.jsonl"))
+    ((recipe, folder, chats),) = calls
+    assert (recipe.seed, folder.id) == (4, "mine")
+    assert [message.content for message in chats[0].messages] == ["hi", "hello"]
+    assert RunFolder.open(folder.path).info.chats == str(Path("chats.jsonl").resolve())
     assert load_recipe(folder.recipe) == recipe
     assert "springtide train --resume mine" in result.stdout
+
+
+def test_an_interrupted_sft_says_the_whole_command_that_starts_it_again(springtide, calls):
+    chat = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
+    Path("my chats.jsonl").write_text(json.dumps(chat) + "\n")
+    calls.append("interrupt")
+    result = springtide(
+        "sft", "word-game", "--data", "my chats.jsonl", "--set", "seed=4", "--set", "warm_start.steps=9"
+    )
+    assert result.exit_code == 130
+    again = "springtide sft word-game --set seed=4 --set warm_start.steps=9 --data 'my chats.jsonl'"
+    assert f"start again with: {again}\n" in result.stderr
+
+
+def test_paths_are_printed_as_they_are(springtide, calls):
+    odd = "a[b]c[/red]"
+    text = springtide("sft", "word-game", "--run-folder", odd).stdout
+    assert f"springtide export {odd} DIR" in text
+    assert f"springtide train --resume {odd}" in text
+    text = springtide("export", odd, odd + "2").stdout
+    assert f'is in {odd}2: AutoModelForCausalLM.from_pretrained("{odd}2")' in text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -65,6 +66,14 @@ def test_a_plain_line_has_the_same_numbers_and_the_oldest_wait():
     line = plain_line(FULL)
     assert line.startswith("training, train step 12 of 60 | reward 0.531 | held-out success 0.620 @ step 10")
     assert line.endswith("oldest wait command (episode 12.3.1) 2.3 s")
+
+
+def test_an_alarm_is_shown_while_there_is_one():
+    said = "the invalid rate rose from 1.0% to 9.0%"
+    alarmed = msgspec.structs.replace(FULL, alarm=said)
+    assert f"alarm {said}" in text(panel(alarmed, rewards=[]))
+    assert f"alarm: {said}" in plain_line(alarmed)
+    assert "alarm" not in text(panel(FULL, rewards=[])) + plain_line(FULL)
 
 
 def test_a_finished_run_has_no_eta():

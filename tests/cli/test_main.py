@@ -1,6 +1,9 @@
 import errno
+import importlib
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +136,25 @@ def test_a_file_without_permission_is_one_sentence(springtide, monkeypatch):
     result = springtide("recipe", "list")
     assert result.exit_code == 2
     assert "springtide: runs/x/lock cannot be used: Permission denied" in result.stderr
+
+
+def test_a_ctrl_c_while_the_command_line_is_imported_is_an_interruption_like_any_other(tmp_path):
+    script = (
+        "import sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'springtide.cli.main': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "from springtide.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "springtide: Interrupted.\n")
+
+
+def test_the_installed_program_is_the_module():
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, name = scripts["springtide"].partition(":")
+    assert callable(getattr(importlib.import_module(module), name))
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"springtide {__version__}\n"

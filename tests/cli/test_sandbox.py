@@ -48,6 +48,17 @@ def test_only_unsafe_levels_exit_with_4(springtide, host, option):
     assert "no isolation that is safe" in result.stderr
 
 
+def test_a_reason_is_shown_as_it_is(springtide, monkeypatch):
+    module = ModuleType("springtide.sandbox")
+    reason = "[bold]mount[/bold] of [a] failed"
+    module.probe = lambda: [
+        Report(level=SandboxLevel.NAMESPACES, usable=False, safe=True, reason=reason),
+        Report(level=SandboxLevel.USER_NAMESPACES, usable=True, safe=True),
+    ]
+    monkeypatch.setitem(sys.modules, "springtide.sandbox", module)
+    assert reason in springtide("sandbox").stdout
+
+
 def test_the_levels_as_json(springtide, host):
     host(SandboxLevel.NAMESPACES)
     document = json.loads(springtide("sandbox", "--json").stdout)

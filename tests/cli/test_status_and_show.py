@@ -15,7 +15,7 @@ from springtide.ports.journal import EndRecord
 from springtide.runtime.journal import SqliteJournal
 from springtide.telemetry.jsonl import JsonlSink
 from springtide.telemetry.record import MetricRecord
-from springtide.telemetry.run_folder import RunFolder
+from springtide.telemetry.run_folder import Parent, RunFolder
 from springtide.telemetry.status import StatusBoard, Wait
 
 CHAT = (
@@ -78,6 +78,18 @@ def test_show_lists_the_newest_episodes(springtide, folder):
     assert last[:3] == ["0.0.1", "invalid", "invalid:"]
 
 
+def test_an_episode_that_is_graded_or_played_again_is_listed_once_with_its_last_word(springtide, folder):
+    journal = SqliteJournal(folder.journal)
+    failed = Invalid(cause=InvalidCause.VERIFIER, detail="The judge is away.")
+    journal.append(entries=[], trajectories=[episode(Purpose.TRAIN, 0, 1, 1, failed)])
+    journal.append(entries=[], trajectories=[episode(Purpose.EVALUATE, 5, 0, 1, Valid(reward=0.0))])
+    journal.close()
+    listed = json.loads(springtide("show", folder.id, "--json").stdout)
+    assert (listed["episodes"], listed["invalid"]) == (5, 2)
+    rows = [(row["id"], row["reward"]) for row in listed["newest"]]
+    assert rows == [("e5.0.1", 0.0), ("0.1.1", None), ("e5.0.1", 1.0), ("0.0.2", 1.0), ("0.0.1", None)]
+
+
 def test_show_reads_an_episode_turn_by_turn(springtide, folder):
     text = springtide("show", folder.id, "--trajectory", "0.0").stdout
     places = [
@@ -132,9 +144,73 @@ def test_show_speaks_json(springtide, folder):
     assert [message.get("tokens") for message in one["messages"]] == [None, None, 4, None, 2]
 
 
+ORDERS = "\x1b]0;owned\x07\x1b[2J \r \x00 \x7f \x9b31m \u202e [bold]x[/bold] :smile:"
+SPELLED = r"\x1b]0;owned\x07\x1b[2J \r \x00 \x7f \x9b31m \u202e [bold]x[/bold] :smile:"
+
+
+def test_nothing_that_an_episode_says_gives_orders_to_the_terminal(springtide, folder):
+    messages = (
+        Message(role="user", content=f"line\n\tindented {ORDERS}", name=ORDERS),
+        Message(
+            role="assistant",
+            content="",
+            tool_calls=(ToolCall(name=ORDERS, arguments={"a": "\x9b"}),),
+            parse_error=ORDERS,
+        ),
+        Message(role="user", content=(ImagePart(sha256="", media_type=ORDERS, width=1, height=1),)),
+    )
+    outcomes = [
+        Valid(reward=1.0, detail=ORDERS, metrics={ORDERS: 1.0}),
+        Invalid(cause=InvalidCause.HARNESS, detail=ORDERS),
+    ]
+    journal = SqliteJournal(folder.journal)
+    for group, outcome in enumerate(outcomes, 7):
+        shown = Trajectory(
+            member=Member(Purpose.TRAIN, group, 0),
+            task_id=ORDERS,
+            segments=(Segment(tokens=(1,)),),
+            messages=messages,
+            outcome=outcome,
+        )
+        journal.append(entries=[], trajectories=[shown])
+    journal.close()
+    texts = [springtide("show", folder.id, "--trajectory", f"{group}.0").stdout for group in (7, 8)]
+    texts.append(springtide("show", folder.id).stdout)
+    for text in texts:
+        assert not set(text) & set("\x1b\x07\r\x00\x7f\x9b\u202e"), text
+    assert "line\n        indented " in texts[0].expandtabs(8)
+    assert r"{\"a\": \"\x9b\"}".replace('\\"', '"') in texts[0]
+    counts = [text.replace("\n", " ").count(SPELLED) for text in texts[:2]]
+    assert counts == [8, 7], "task, name, text, call, error, image, detail; a valid one has a metric too"
+    assert r"invalid: \x1b]0;owned\x07" in texts[2]
+
+
+def test_paths_and_ids_are_no_markup(springtide, tmp_path, folder):
+    strange = tmp_path / "[red]runs[/red]" / "a[b] :smile:"
+    copied = RunFolder.create(name="x", recipe_text="", path=strange, parent=Parent("[i]older[/i]", 3))
+    folder.journal.rename(copied.journal)
+    text = springtide("show", str(strange)).stdout
+    assert f"{copied.id}  made" in text
+    assert "branched from [i]older[/i] at step 3" in text
+    assert f"springtide show {strange} --trajectory" in text
+    StatusBoard(copied.status, run=copied.id).update(phase="training")
+    assert f"springtide train --resume {strange}" in springtide("status", str(strange)).stdout
+
+
+def test_as_many_episodes_as_anyone_may_ask_for_are_listed(springtide, folder):
+    assert "e5.0.1" in springtide("show", folder.id, "--last", str(2**70)).stdout
+
+
 @pytest.mark.parametrize(
     ("trajectory", "said"),
-    [("4.4", "the newest is e5.0.1"), ("zero", "'zero' is not an episode"), ("0.0.9", "no such")],
+    [
+        ("4.4", "the newest is e5.0.1"),
+        ("zero", "'zero' is not an episode"),
+        ("0.0.9", "no such"),
+        ("99999999999999999999.0", "no such"),
+        ("e0.99999999999999999999", "no such"),
+        ("0.0.99999999999999999999", "no such"),
+    ],
 )
 def test_an_unknown_episode_gets_a_hint(springtide, folder, trajectory, said):
     result = springtide("show", folder.id, "--trajectory", trajectory)
@@ -172,6 +248,19 @@ def test_status_speaks_json(springtide, folder):
     StatusBoard(folder.status, run=folder.id, steps=10).update(phase="training", step=4)
     document = json.loads(springtide("status", folder.id, "--json").stdout)
     assert (document["phase"], document["step"], document["running"]) == ("training", 4, False)
+
+
+def test_a_damaged_file_never_shows_a_traceback(springtide, folder):
+    folder.status.write_bytes(b'{"phase": "\xff"}')
+    damaged = springtide("status", folder.id)
+    assert damaged.exit_code == 3
+    assert "status.json cannot be read" in damaged.stderr
+    assert springtide("report", folder.id).exit_code == 0
+    StatusBoard(folder.status, run=folder.id).update(phase="training")
+    folder.metrics.write_bytes(b'\xff\n{"time": 1.0, "step": 1, "metrics": {"reward/mean": 0.5}}\n')
+    assert "reward 0.500" in springtide("status", folder.id).stdout
+    folder.result.write_bytes(b'"\xff"')
+    assert springtide("report", folder.id).exit_code == 3
 
 
 def test_a_run_that_has_not_started_has_no_status(springtide, folder):

@@ -6,6 +6,8 @@ import pytest
 from springtide.core.errors import UsageError
 from springtide.recipe import load_recipe
 from springtide.telemetry.run_folder import Parent, RunFolder
+from springtide.training.checkpoint import CheckpointStore
+from springtide.training.config import CheckpointConfig
 
 
 @pytest.fixture
@@ -13,9 +15,9 @@ def finished(springtide, launches):
     """A run of the word game, with checkpoints at steps 0 and 10."""
     assert springtide("train", "word-game", "--run-folder", "runs/first").exit_code == 0
     folder = RunFolder.open("first")
+    store = CheckpointStore(folder.checkpoints, CheckpointConfig())
     for step in (0, 10):
-        folder.checkpoint(step).mkdir()
-        (folder.checkpoint(step) / "weights").write_text(str(step))
+        store.save(step, lambda path, step=step: (path / "weights").write_text(str(step)), {"step": step})
     folder.model.mkdir()
     (folder.model / "config.json").write_text("{}")
     launches.calls.clear()
@@ -68,11 +70,40 @@ def test_a_wrong_recipe_makes_no_folder(springtide, launches, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_says_how_to_go_on(springtide, launches):
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(springtide, launches, finished):
     launches.error = KeyboardInterrupt()
     result = springtide("train", "word-game", "--run-folder", "mine")
     assert result.exit_code == 130
-    assert "springtide train --resume mine" in result.stderr
+    assert "the warm start will begin again. Go on with: springtide train --resume mine" in result.stderr
+    assert "nothing is lost" not in result.stderr
+    result = springtide("train", "--resume", "first")
+    assert result.exit_code == 130
+    assert "nothing is lost. Go on with: springtide train --resume runs/first" in result.stderr
+
+
+def test_a_branch_of_a_damaged_checkpoint_is_refused_before_anything_is_copied(springtide, launches, finished):
+    (finished.checkpoint(10) / "weights").write_text("torn")
+    result = springtide("train", "--resume", "first", "--from", "10")
+    assert result.exit_code == 3
+    assert "step-000010/weights is missing or is not what was written" in result.stderr
+    assert launches.calls == []
+    assert [path.name for path in finished.path.parent.iterdir()] == ["first"]
+
+
+def test_a_mistake_that_shows_while_a_branch_prepares_leaves_no_branch(springtide, launches, finished):
+    launches.error = UsageError("rollout.max_context 8 has no room.")
+    assert springtide("train", "--resume", "first", "--from", "10", "--set", "seed=5").exit_code == 2
+    assert [path.name for path in finished.path.parent.iterdir()] == ["first"]
+    assert springtide("train", "--resume", "first").exit_code == 2
+    assert finished.checkpoint_steps() == [0, 10], "a run that is resumed stays, whatever happens"
+
+
+def test_a_path_is_printed_as_it_is(springtide, launches):
+    folder = "a[b]c[/red]"
+    text = springtide("train", "word-game", "--run-folder", folder).stdout
+    assert f"Run {Path(folder).name} in {folder}\n" in text
+    assert f"Report: {folder}/report.md" in text
+    assert f"springtide export {folder} " in text
 
 
 def test_a_failure_of_the_run_is_one_sentence(springtide, launches):

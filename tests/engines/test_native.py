@@ -1,3 +1,7 @@
+import ctypes
+import logging
+import subprocess
+
 import pytest
 import torch
 
@@ -54,11 +58,50 @@ def test_extreme_scores_stay_finite_and_nan_stays_nan() -> None:
     assert kernel.attend(query, keys, values, places, 1.0)[:, :2].isnan().all()  # type: ignore[arg-type]
 
 
+def _kernel_here() -> object:
+    return decode_kernel.__wrapped__(LayerShape(PlaneShape(1, 8), PlaneShape(1, 8)), 2)
+
+
 def test_without_a_compiler_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native.shutil, "which", lambda name: None)
-    assert decode_kernel.__wrapped__(LayerShape(PlaneShape(1, 8), PlaneShape(1, 8)), 2) is None
+    assert _kernel_here() is None
 
 
-def test_with_a_broken_compiler_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def _refuse(error: Exception) -> object:
+    def raising(*arguments: object, **options: object) -> object:
+        raise error
+
+    return raising
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "error"),
+    [
+        (subprocess, "run", subprocess.TimeoutExpired("cc", 60)),
+        (subprocess, "run", PermissionError(13, "Permission denied")),
+        (native.tempfile, "TemporaryDirectory", FileNotFoundError(2, "No usable temporary directory found")),
+        (ctypes, "CDLL", OSError("decode.so: failed to map segment from shared object")),
+    ],
+    ids=["a compiler that hangs", "one that may not run", "no temporary folder", "one that forbids execution"],
+)
+def test_where_the_kernel_cannot_be_made_or_loaded_there_is_none_and_one_line_says_why(
+    module: object, name: str, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native.shutil, "which", lambda name: "/bin/true")
+    if name == "CDLL":
+        monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 0))
+    monkeypatch.setattr(module, name, _refuse(error))
+    with caplog.at_level(logging.INFO, logger="springtide"):
+        assert _kernel_here() is None
+    (line,) = caplog.messages
+    assert "PyTorch's operators" in line
+    assert str(error) in line
+
+
+def test_with_a_broken_compiler_there_is_no_kernel(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(native.shutil, "which", lambda name: "/bin/false")
-    assert decode_kernel.__wrapped__(LayerShape(PlaneShape(1, 8), PlaneShape(1, 8)), 2) is None
+    with caplog.at_level(logging.INFO, logger="springtide"):
+        assert _kernel_here() is None
+    assert len(caplog.messages) == 1

@@ -44,6 +44,57 @@ def test_models_with_another_cache_are_refused_by_name(model: object, reason: st
         Network(model())  # type: ignore[operator]
 
 
+HALF = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (
+            lambda: transformers.LlamaForCausalLM(
+                transformers.LlamaConfig(
+                    **SHAPE, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+                )
+            ),
+            "dynamic",
+        ),
+        (
+            lambda: transformers.Phi3ForCausalLM(
+                transformers.Phi3Config(
+                    **{name: value for name, value in SHAPE.items() if name != "head_dim"},
+                    rope_parameters={"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 1.0, **HALF},
+                    original_max_position_embeddings=64,
+                )
+            ),
+            "longrope",
+        ),
+        (
+            lambda: transformers.Gemma3ForCausalLM(
+                transformers.Gemma3TextConfig(
+                    **SHAPE,
+                    layer_types=["sliding_attention", "full_attention"],
+                    rope_parameters={
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                        "full_attention": {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 2.0},
+                    },
+                )
+            ),
+            "dynamic",
+        ),
+    ],
+    ids=["dynamic", "longrope", "one type of layer"],
+)
+def test_frequencies_that_follow_the_longest_sequence_of_a_batch_are_refused_by_name(model: object, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"has rope_type '{kind}', whose rotary frequencies follow the longest"):
+        Network(model())  # type: ignore[operator]
+
+
+def test_frequencies_that_are_scaled_for_good_are_run() -> None:
+    torch.manual_seed(3)
+    scaled = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
+    Network(transformers.LlamaForCausalLM(transformers.LlamaConfig(**SHAPE, rope_parameters=scaled)))
+
+
 def test_a_model_that_forgets_its_context_is_refused() -> None:
     class Forgetful(transformers.Qwen3ForCausalLM):  # type: ignore[misc]
         def forward(self, **arguments: object) -> object:

@@ -120,7 +120,6 @@ def test_a_turn_ends_where_context_or_capacity_does(capacity: int, limit: int) -
     [
         (request(()), "has 0 tokens"),
         (request(PROMPT, params=SamplingParams(max_tokens=0)), "max_tokens 0"),
-        (SampleRequest(member=request(()).member, turn=0, tokens=(1,), params=SHARP, images=("a",)), "has images"),
     ],
 )
 def test_impossible_requests_are_named(bad: SampleRequest, words: str) -> None:
@@ -262,11 +261,3 @@ def test_a_cancelled_turn_is_dropped_and_its_session_stays() -> None:
     assert list(results) == [request(PROMPT, slot=1).member]
     assert sample(player, request(PROMPT)).tokens == reference_greedy("qwen3", PROMPT, 12)
     assert player.stats().reprefilled == 0
-
-
-def test_close_frees_everything() -> None:
-    player = engine()
-    play(player, [request(PROMPT, group=group) for group in range(3)])
-    player.submit([request(PROMPT)])
-    player.close()
-    assert (player.stats().hot_tokens, player.has_work()) == (0, False)

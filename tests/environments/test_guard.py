@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import datetime
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from fakes.environment import FakeEnvironment
 from springtide.core.errors import InvalidEpisodeError
-from springtide.core.message import ImagePart, Message
+from springtide.core.message import ImagePart, Message, ToolCall, ToolSchema
 from springtide.core.outcome import Ending, Invalid, InvalidCause, Valid
 from springtide.core.task import Split, Task
 from springtide.environments.guard import GuardedEnvironment
@@ -134,6 +136,29 @@ def test_garbage_observations_are_the_harness_s(phase: str, value: object) -> No
     assert phase in outcome.detail
 
 
+NOT_JSON = [b"x", datetime.datetime(2030, 5, 1, tzinfo=datetime.UTC), float("nan"), {"deep": [{"er": b"x"}]}]
+
+
+@pytest.mark.parametrize("value", NOT_JSON)
+def test_tools_and_calls_that_no_model_could_read_are_the_harness_s(value: object) -> None:
+    tool = ToolSchema(name="look", description="", parameters={"default": value})
+    call = Message(role="assistant", tool_calls=(ToolCall(name="look", arguments={"at": value}),))
+    for reset, words in (
+        (Observation(messages=(REPLY,), tools=(tool,)), "the tool 'look' with parameters that are not JSON"),
+        (Observation(messages=(REPLY, call)), "a call of 'look' with arguments that are not JSON"),
+    ):
+        outcome = play(reset=reset)
+        assert outcome.cause is InvalidCause.HARNESS
+        assert outcome.detail.startswith(f"reset returned {words}")
+
+
+def test_tools_and_calls_that_are_json_pass() -> None:
+    fine = {"text": "ü", "list": [1, 2.5, None, True], "table": {"a": {}}}
+    tool = ToolSchema(name="look", description="", parameters=fine)
+    call = Message(role="assistant", tool_calls=(ToolCall(name="look", arguments=fine),))
+    assert play(reset=Observation(messages=(REPLY, call), tools=(tool,))) == Valid(reward=1.0)
+
+
 def test_the_agent_s_role_is_not_the_environment_s() -> None:
     assert "assistant" in play(step=Observation(messages=(ACTION,))).detail
 
@@ -169,16 +194,24 @@ def test_integers_and_lists_are_made_what_the_contract_says() -> None:
     assert type(outcome.reward) is float
 
 
-def test_errors_and_hangs_in_close_are_recorded_not_raised() -> None:
-    for fault, words in ((raises(OSError("busy")), "OSError raised in close: busy"), (hang, "close did not return")):
-        guarded = GuardedEnvironment(lambda fault=fault: FakeEnvironment(faults={"close": fault}), LIMITS)
+@pytest.mark.parametrize(
+    ("fault", "words"), [(raises(OSError("busy")), "OSError raised in close: busy"), (hang, "close did not return")]
+)
+def test_errors_and_hangs_in_close_are_said_once_and_not_raised(
+    fault: Callable[[], Any], words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("springtide.environments.guard._unclosed", set())
 
-        async def episode(guarded: GuardedEnvironment = guarded) -> None:
+    async def episode() -> None:
+        for _ in range(2):
+            guarded = GuardedEnvironment(lambda: FakeEnvironment(faults={"close": fault}), LIMITS)
             await guarded.reset(TASK)
             await guarded.close()
 
+    with caplog.at_level(logging.WARNING, "springtide.environments"):
         run_virtual(episode)
-        assert words in guarded.close_error
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert said.startswith(f"FakeEnvironment is not closed properly: {words}")
 
 
 def test_cancelling_an_episode_cancels_its_phase_and_still_closes() -> None:
@@ -240,3 +273,27 @@ def test_an_outcome_that_the_journal_could_not_store_is_the_harness_s(outcome: o
     assert graded.cause is InvalidCause.HARNESS
     assert "verify" in graded.detail
     graded.detail.encode()
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+def test_an_environment_that_declares_tool_replies_only_is_held_to_it(role: Any) -> None:
+    def step(declared: bool, *, done: bool) -> Observation:
+        answer = Observation(messages=(Message(role="tool", content="a"), Message(role=role, content="b")), done=done)
+        guarded = GuardedEnvironment(
+            lambda: FakeEnvironment(faults={"step": lambda: answer}), GENEROUS, tool_replies_only=declared
+        )
+
+        async def episode() -> Observation:
+            await guarded.reset(TASK)
+            try:
+                return await guarded.step(Message(role="assistant", content="{", parse_error="not JSON"))
+            finally:
+                await guarded.close()
+
+        return run_virtual(episode)[0]
+
+    assert len(step(False, done=False).messages) == 2
+    assert step(True, done=True).done, "nobody reads what is said at the end"
+    with pytest.raises(InvalidEpisodeError, match=rf"role {role}, but the environment declares tool_replies_only") as e:
+        step(True, done=False)
+    assert e.value.cause == InvalidCause.HARNESS

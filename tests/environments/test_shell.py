@@ -1,7 +1,7 @@
 """Generated shell tasks: pure, held apart, solvable, not solvable by mistake, and shown as a real shell shows them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from springtide.core.outcome import Ending, Outcome, Valid
 from springtide.core.task import Split, Task
 from springtide.environments.config import ShellConfig
 from springtide.environments.shell import puzzle as records
-from springtide.environments.shell.generate import FAMILIES, generate, oracle, puzzle_of
+from springtide.environments.shell.generate import FAMILIES, generate, puzzle_of
 from springtide.environments.source import open_environments
 from springtide.ports.environment import EnvironmentSource
 from springtide.ports.sandbox import CommandEnd
@@ -32,6 +32,11 @@ def source(sandbox: LocalSandbox | None = None, **settings: Any) -> EnvironmentS
 
 def task_of(family: str, level: int, *, seed: int = 2) -> Task:
     return Task(id="t", split=Split.TRAIN, index=0, seed=seed, data={"family": family, "level": level})
+
+
+def oracle(task: Task) -> list[str]:
+    """What an agent sends that solves `task`."""
+    return [turn.text for turn in puzzle_of(task).oracle]
 
 
 async def play(source: EnvironmentSource, task: Task, texts: Sequence[str]) -> tuple[Outcome, list[str]]:
@@ -95,10 +100,9 @@ def test_puzzles_are_pure_short_and_on_their_side_of_the_split(seed: int, kind: 
     other = generate(family=family, level=level, seed=seed ^ 1)
     assert (puzzle.prompt, puzzle.files) != (other.prompt, other.files)
     for script in (puzzle.oracle, *puzzle.flaws.values()):
-        assert 3 <= len(script) <= 10
+        assert 3 <= len(script) <= 8
         assert all(len(turn.text) <= 70 and len(turn.output) <= 70 for turn in script)
         assert script[-1].text == "done" or script[-1].text.startswith("answer ")
-    assert len(puzzle.oracle) >= 3
 
 
 def test_contents_of_held_out_tasks_never_occur_in_training() -> None:
@@ -131,13 +135,6 @@ def test_demonstrations_are_flawed_at_the_stated_rate(flaw_rate: float) -> None:
     assert shown == [source(flaw_rate=flaw_rate).demonstration(index) for index in range(600)]
     share = sum(demo is not None and not demo.success for demo in shown) / len(shown)
     assert abs(share - flaw_rate) < 0.09  # over 4 standard deviations
-
-
-def test_the_oracle_is_at_hand_for_any_task() -> None:
-    task = source().task(purpose="evaluate", index=11)
-    outcome, _ = run(task, oracle(task))
-    assert isinstance(outcome, Valid)
-    assert outcome.reward == 1.0
 
 
 class TestGrading:
@@ -259,25 +256,66 @@ def test_every_box_is_closed_once() -> None:
     assert not any(box.folder.exists() for box in sandbox.boxes)
 
 
-def test_scripts_hold_in_the_real_sandbox() -> None:
-    """One seed of each family and level, where the host allows a safe level."""
+def in_real_boxes(story: Callable[[EnvironmentSource], Awaitable[None]]) -> None:
+    """Where the host allows a safe level."""
 
-    async def check_all() -> None:
+    async def tell() -> None:
         sandbox = open_sandbox(SandboxConfig())
         try:
             await sandbox.start()
         except UnsafeSandboxError as error:
             pytest.skip(f"no safe sandbox on this host: {error}")
         try:
-            environments = open_environments(EVERYTHING, seed=3, sandbox=sandbox)
-            for family, level in KINDS:
-                task = task_of(family, level)
-                for flaw, script in {"": puzzle_of(task).oracle, **puzzle_of(task).flaws}.items():
-                    outcome, outputs = await play(environments, task, [turn.text for turn in script])
-                    assert outputs == [turn.output for turn in script[:-1]], (family, level, flaw)
-                    assert isinstance(outcome, Valid)
-                    assert outcome.reward == float(flaw == "")
+            await story(open_environments(EVERYTHING, seed=3, sandbox=sandbox))
         finally:
             await sandbox.close()
 
-    asyncio.run(check_all())
+    asyncio.run(tell())
+
+
+def test_scripts_hold_in_the_real_sandbox() -> None:
+    """One seed of each family and level."""
+
+    async def check_all(environments: EnvironmentSource) -> None:
+        for family, level in KINDS:
+            task = task_of(family, level)
+            for flaw, script in {"": puzzle_of(task).oracle, **puzzle_of(task).flaws}.items():
+                outcome, outputs = await play(environments, task, [turn.text for turn in script])
+                assert outputs == [turn.output for turn in script[:-1]], (family, level, flaw)
+                assert isinstance(outcome, Valid)
+                assert outcome.reward == float(flaw == "")
+
+    in_real_boxes(check_all)
+
+
+BROKEN = ("mkdir answer", "chmod 555 .", "cat /dev/zero > big; :", "ln -s nowhere/else answer; chmod 555 .", "rm -rf .")
+"""What keeps a file from being written, each as an agent could do it to its own box."""
+
+
+def test_an_agent_that_breaks_its_box_fails_and_is_no_invalid_episode() -> None:
+    """Else it would be tried again, and a policy would learn to break what it cannot solve."""
+
+    async def check_all(environments: EnvironmentSource) -> None:
+        task = task_of("sum", 1)
+        (right,) = puzzle_of(task).expected
+        for sabotage in BROKEN[:4]:
+            outcome, _ = await play(environments, task, [sabotage, f"answer {right}"])
+            assert isinstance(outcome, Valid), sabotage
+            assert (outcome.reward, outcome.ending) == (0.0, Ending.ANSWERED), sabotage
+        for sabotage in (*BROKEN, "cd /; chmod 0 /work", "exec 3</; kill -9 -1"):
+            for last in ("done", "answer 1", "sh check"):
+                outcome, _ = await play(environments, task, [sabotage, last])
+                assert isinstance(outcome, Valid), (sabotage, last)
+
+    in_real_boxes(check_all)
+
+
+def test_what_stands_in_the_file_is_graded_even_if_it_cannot_be_replaced() -> None:
+    async def check(environments: EnvironmentSource) -> None:
+        task = task_of("sum", 1)
+        (right,) = puzzle_of(task).expected
+        outcome, _ = await play(environments, task, [f"echo {right} > answer; chmod 555 .", "answer 0"])
+        assert isinstance(outcome, Valid)
+        assert outcome.reward == 1.0
+
+    in_real_boxes(check)

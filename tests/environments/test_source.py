@@ -1,6 +1,8 @@
 """Streams, the word game, and user classes of each kind through the loader."""
 
 import asyncio
+import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from springtide.core.errors import UsageError
+from springtide.core.errors import InvalidEpisodeError, UsageError
 from springtide.core.member import Member, Purpose
 from springtide.core.message import Message
 from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome, Valid
@@ -189,6 +191,107 @@ def test_a_class_with_the_full_contract_is_used_as_it_is(tmp_path: Path) -> None
     assert source.demonstration(0) is None
 
 
+SHOWN = """
+from collections.abc import Iterator
+from springtide.environments.text import Reply, TextEnvironment
+log = []
+class MyEnv(TextEnvironment):
+    def start(self, rng): return "go"
+    def reply(self, text): return Reply("again")
+    def demonstrate(self, rng):
+        {body}
+    async def close(self): log.append("closed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("while True: yield 'x'", "RuntimeError: it does not end within 1000 turns"),
+        ("raise KeyError('lost')", "KeyError: 'lost'"),
+        ("yield 'x'; 1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("yield 3", "TypeError: it gave int 3, not text"),
+        ("return 3", "TypeError: 'int' object is not iterable"),
+        ("return iter(())", "the agent says nothing in it"),
+        ("yield '\\ud800'", "its messages are not Messages"),
+    ],
+)
+def test_a_demonstration_that_cannot_be_had_names_class_number_and_remedy(
+    tmp_path: Path, body: str, words: str
+) -> None:
+    source = custom(written(tmp_path, SHOWN.format(body=body)))
+    with pytest.raises(UsageError) as caught:
+        source.demonstration(5)
+    text = str(caught.value)
+    assert text.startswith(f"environment: demonstration 5 of MyEnv failed, {words}")
+    assert text.endswith("; mend `demonstrate`.")
+
+
+def test_a_demonstration_may_be_as_long_as_its_class_allows(tmp_path: Path) -> None:
+    text = SHOWN.format(body="while True: yield 'x'").replace(
+        "(TextEnvironment):", "(TextEnvironment):\n    max_turns = 7"
+    )
+    shown = custom(written(tmp_path, text)).demonstration(0)
+    assert shown is not None
+    assert sum(message.role == "assistant" for message in shown.messages) == 7
+
+
+@pytest.mark.parametrize("body", ["yield 'x'", "raise KeyError('lost')"])
+def test_what_was_made_for_a_demonstration_is_closed(tmp_path: Path, body: str) -> None:
+    source = custom(written(tmp_path, SHOWN.format(body=body)))
+    with contextlib.suppress(UsageError):
+        source.demonstration(0)
+    module = sys.modules[type(source._create()).__module__]  # type: ignore[attr-defined]
+    assert module.log == ["closed"]
+
+
+def test_nothing_is_made_where_there_is_nothing_to_imitate(tmp_path: Path) -> None:
+    class_body = "class Guess:\n    made = 0\n    def __new__(cls): cls.made += 1; return super().__new__(cls)"
+    for text, name in ((GYM.replace("class Guess:", class_body), "Guess"), (CONTRACT, "Full")):
+        source = custom(written(tmp_path, text), name)
+        assert source.demonstration(0) is None
+        if name == "Guess":
+            made = type(source._create()._inner).made  # type: ignore[attr-defined]
+            assert made == 1, "only what this test made itself"
+
+
+FULL_DEMONSTRATION = (
+    CONTRACT
+    + """
+    def demonstration(self, task):
+        return {value}
+from springtide.core.demonstration import Demonstration
+from springtide.core.message import ToolSchema
+SAID = (Message(role="user", content="x"), Message(role="assistant", content="y"))
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("'text'", "it is str, not a Demonstration"),
+        ("Demonstration(task=task, messages=SAID[:1], success=True)", "the agent says nothing in it"),
+        ("Demonstration(task=task, messages=('x',), success=True)", "its messages are not Messages"),
+        (
+            "Demonstration(task=task, messages=SAID, success=True,"
+            " tools=(ToolSchema(name='t', description='', parameters={'a': b''}),))",
+            "it has the tool 't' with parameters that are not JSON",
+        ),
+    ],
+)
+def test_a_demonstration_of_the_full_contract_is_looked_at_too(tmp_path: Path, value: str, words: str) -> None:
+    source = custom(written(tmp_path, FULL_DEMONSTRATION.replace("{value}", value)), "Full")
+    with pytest.raises(UsageError, match=rf"demonstration 0 of Full failed, {words}.*; mend `demonstration`\."):
+        source.demonstration(0)
+    fine = "Demonstration(task=task, messages=SAID, success=True)"
+    good = custom(written(tmp_path, FULL_DEMONSTRATION.replace("{value}", fine)), "Full")
+    assert good.demonstration(0) is not None
+    absent = custom(written(tmp_path, FULL_DEMONSTRATION.replace("{value}", "None")), "Full")
+    assert absent.demonstration(0) is None
+
+
 def test_a_text_environment_that_raises_is_invalid(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("if text != min(self.letters):", "if 1 / 0:")
     source = custom(written(tmp_path, text))
@@ -282,3 +385,34 @@ def test_a_group_that_cannot_be_graded_is_invalid(tmp_path: Path, body: str) -> 
     for outcome in graded(tmp_path, body)[:2]:
         assert isinstance(outcome, Invalid)
         assert "score_group" in outcome.detail
+
+
+@pytest.mark.parametrize("declared", [None, True, False])
+def test_what_a_class_declares_about_its_replies_is_read_and_enforced(tmp_path: Path, declared: bool | None) -> None:
+    line = "" if declared is None else f"    tool_replies_only = {declared}\n"
+    (tmp_path / "desk.py").write_text(
+        "from springtide.core.message import Message\n"
+        "from springtide.core.outcome import Valid\n"
+        "from springtide.ports.environment import Observation\n"
+        f"class Desk:\n{line}"
+        "    async def reset(self, task): return Observation(messages=(Message(role='user', content='go'),))\n"
+        "    async def step(self, action): return Observation(messages=(Message(role='user', content='no'),))\n"
+        "    async def verify(self, ending): return Valid(reward=1.0, ending=ending)\n"
+        "    async def close(self): pass\n"
+    )
+    source = custom(tmp_path / "desk.py", "Desk")
+    assert source.tool_replies_only is bool(declared)
+
+    async def answer() -> Any:
+        environment = source.create()
+        try:
+            await environment.reset(source.task(purpose="train", index=0))
+            return await environment.step(Message(role="assistant", content="x"))
+        finally:
+            await environment.close()
+
+    if declared:
+        with pytest.raises(InvalidEpisodeError, match="tool_replies_only"):
+            asyncio.run(answer())
+    else:
+        assert asyncio.run(answer()).messages[0].role == "user"

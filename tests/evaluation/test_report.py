@@ -1,4 +1,5 @@
 import json
+import logging
 import struct
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from springtide.core.errors import RunDamagedError
 from springtide.evaluation.count import Count
 from springtide.evaluation.report import HEADER, duration, load_result, success_rows, write_report
-from springtide.evaluation.result import RunResult, history, partial_result, read_result
+from springtide.evaluation.result import RunResult, Span, history, partial_result, read_result
 from springtide.telemetry.jsonl import JsonlSink
 from springtide.telemetry.record import MetricRecord
 from springtide.telemetry.run_folder import Parent, RunFolder
@@ -78,6 +79,45 @@ def test_a_resumed_process_adds_to_the_ledger():
     assert history(first + second).ledger == {"a": {"x": 13.0, "y": 3.0}}
 
 
+def test_a_process_whose_totals_are_all_larger_is_told_by_when_its_lanes_began():
+    """Killed after one step at second 10, resumed at 100: its first record has booked more in every bin."""
+    first = [MetricRecord(time=10.0, step=1, metrics={"ledger/a/x": 6.0, "ledger/a/y": 4.0})]
+    second = [
+        MetricRecord(time=120.0, step=1, metrics={"ledger/a/x": 12.0, "ledger/a/y": 8.0}),
+        MetricRecord(time=130.0, step=2, metrics={"ledger/a/x": 20.0, "ledger/a/y": 10.0, "ledger/b/z": 1.0}),
+    ]
+    past = history(first + second)
+    assert past.ledger == {"a": {"x": 26.0, "y": 14.0}, "b": {"z": 1.0}}
+    assert past.processes == (Span(0.0, 10.0), Span(100.0, 130.0))
+
+
+def test_a_process_that_lacks_a_bin_of_the_last_one_is_a_new_one():
+    """The first one warm-started; the second did not have to. A lane that is new began no process."""
+    first = [record(1, ledger__a__warm_start=5.0), record(2, ledger__a__warm_start=5.0, ledger__b__z=1.0)]
+    second = [record(3, ledger__a__train=9.0, ledger__b__z=1.0)]
+    past = history(first + second)
+    assert past.ledger == {"a": {"train": 9.0, "warm_start": 5.0}, "b": {"z": 2.0}}
+    assert len(past.processes) == 2
+
+
+def test_a_damaged_evaluation_is_left_out():
+    nothing = record(1, eval__successes=float("nan"), eval__valid=10.0)
+    more_than_all = record(2, eval__successes=11.0, eval__valid=10.0)
+    assert len(history([RECORDS[0], nothing, more_than_all]).evaluations) == 1
+
+
+def test_the_seconds_of_a_run_are_those_of_all_its_processes(folder):
+    folder.metrics.unlink()
+    sink = JsonlSink(folder.metrics)
+    for time, total in ((40.0, 30.0), (250.0, 50.0), (290.0, 90.0)):
+        sink.write(MetricRecord(time=time, step=1, metrics={"ledger/a/x": total}))
+    sink.close()
+    assert load_result(folder)[0].seconds == 120.0, "30 s, then 90 s"
+    moments = iter((200.0, 300.0))
+    StatusBoard(folder.status, run="demo", now=lambda: next(moments, 300.0)).update(phase="training")
+    assert load_result(folder)[0].seconds == 130.0, "30 s, then what the last one says itself"
+
+
 def test_a_run_that_has_not_ended_reports_so_far():
     past = history(RECORDS)
     so_far = partial_result("demo", 12.0, past)
@@ -102,8 +142,8 @@ def test_the_report_is_written_and_its_result_reads_back(folder):
     ):
         assert part in text
     assert "10.00% |" in text, "the unattributed share has its own column"
-    for command in ("springtide show demo", "springtide train --resume demo", "springtide export demo"):
-        assert command in text
+    for command in ("springtide show", "springtide train --resume", "springtide export"):
+        assert f"{command} {folder.path}" in text, "wherever its folder is"
 
 
 def test_the_curve_is_a_picture(folder):
@@ -124,6 +164,19 @@ def test_without_matplotlib_the_report_has_no_curve(folder, monkeypatch):
     assert "![" not in folder.report.read_text()
 
 
+@pytest.mark.parametrize("error", [ImportError("no such symbol"), AttributeError("rcParams"), ValueError()])
+def test_a_matplotlib_that_is_broken_costs_the_curve_and_not_the_report(folder, monkeypatch, caplog, error):
+    def broken(*arguments, **keywords):
+        raise error
+
+    monkeypatch.setattr("springtide.evaluation.report.draw_curve", broken)
+    with caplog.at_level(logging.WARNING, "springtide.evaluation"):
+        write_report(folder, RESULT)
+    assert "![" not in folder.report.read_text()
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert said.startswith("The report has no curve, as matplotlib failed: ")
+
+
 def test_a_result_is_loaded_from_what_there_is(folder):
     board = StatusBoard(folder.status, run="demo", now=lambda: 100.0)
     board.update(phase="training")
@@ -133,8 +186,9 @@ def test_a_result_is_loaded_from_what_there_is(folder):
     assert load_result(folder)[0] == RESULT
 
 
-def test_a_damaged_result_is_said_so(folder):
-    folder.result.write_text("{")
+@pytest.mark.parametrize("content", [b"{", b'{"run": "\xff"}', b'"\xff', b"\xff\xfe"])
+def test_a_damaged_result_is_said_so(folder, content):
+    folder.result.write_bytes(content)
     with pytest.raises(RunDamagedError, match="cannot be read"):
         load_result(folder)
 

@@ -79,6 +79,3 @@ class FakeEngine:
 
     def stats(self):
         return EngineStats(running=len(self.running))
-
-    def close(self):
-        pass

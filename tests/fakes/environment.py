@@ -63,6 +63,7 @@ class FakeSource:
     """A source whose environments come from `make`, in the guard. Nothing to imitate."""
 
     scores_groups = False
+    tool_replies_only = False
 
     def __init__(self, make: Callable[[], Environment] = FakeEnvironment, *, limits: PhaseLimits | None = None) -> None:
         self.limits = limits or PhaseLimits()

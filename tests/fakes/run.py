@@ -12,6 +12,7 @@ from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
+from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.recovery import Recovery
@@ -64,6 +65,7 @@ class FakeRun:
         sync = self.config.mode == "sync"
         scheduler = Scheduler(self.config, self.milestones, score_groups=self.source.scores_groups)
         stash = Stash()
+        observers = Observers(self.observers)
         checkpoints = FakeCheckpoints(self.disk, lambda: self.journal.alive)
         dispatch = Dispatch(
             engine=self.engine, executor=executor, clock=clock, ledger=ledger, lockstep=sync, decode_steps=2
@@ -95,7 +97,7 @@ class FakeRun:
             evaluator=evaluator,
             checkpoints=checkpoints,
             stash=stash,
-            observers=Observers(self.observers),
+            observers=observers,
         )
         controller.episodes = Episodes(
             player=player,
@@ -113,6 +115,8 @@ class FakeRun:
             executor=executor,
             scheduler=scheduler,
             stash=stash,
+            observers=observers,
+            invalid_rates=InvalidRates(scores_groups=self.source.scores_groups),
         )
         await controller.run(await recovery.recover())
         self.ledger_shares = ledger.unattributed_share()

@@ -33,6 +33,17 @@ STRIPS_THINKING = (
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
+STRIPS_THINKING_AT_USER = (
+    "{% set ns = namespace(last=-1) %}"
+    "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+) + CHATML_TOOLS.replace(
+    "{% elif not (tools",
+    "{% elif m.role == 'assistant' and loop.index0 < ns.last and '</think>' in m.content %}"
+    "<|im_start|>assistant\n{{ m.content.split('</think>')[-1].lstrip('\n') }}<|im_end|>\n"
+    "{% elif not (tools",
+)
+"""Keeps reasoning from tool reply to tool reply and forgets it at the next user message, as Qwen3's does."""
+
 LLAMA3 = (
     "<|begin_of_text|>{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
     "{{ m.content | trim }}<|eot_id|>{% endfor %}"

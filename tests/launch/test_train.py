@@ -1,4 +1,4 @@
-"""Real runs, small ones: the reward is a coin that the agent's text tosses, so that any policy gets a signal."""
+"""Whole runs, small ones, through the composition."""
 
 import errno
 import shutil
@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from launch.runs import new_run, same, weights
 from springtide.core.errors import RunDamagedError, StorageFullError, UsageError
 from springtide.launch.export import export_run
 from springtide.launch.train import sft, train
@@ -17,53 +18,6 @@ from springtide.telemetry.run_folder import RunFolder
 from springtide.telemetry.status import read_status
 from springtide.training import state
 from springtide.training.checkpoint import CheckpointStore
-
-COIN = """
-from springtide.environments.text import Reply, TextEnvironment
-
-class Coin(TextEnvironment):
-    def start(self, rng):
-        self.turns = rng.randint(1, 3)
-        return "toss"
-
-    def reply(self, text):
-        self.turns -= 1
-        return Reply("again", reward=float(len(text) % 2), done=self.turns == 0)
-
-    def demonstrate(self, rng):
-        return iter(["heads", "tails", "heads"])
-"""
-
-SMALL = [
-    "model.layers=1",
-    "model.hidden=32",
-    "warm_start.steps=3",
-    "warm_start.demonstrations=32",
-    "scheduling.steps=3",
-    "scheduling.groups_per_step=2",
-    "scheduling.group_size=2",
-    "evaluation.tasks=4",
-    "checkpoint.every=2",
-    "engine.threads=1",
-    "training.threads=1",
-]
-
-
-def new_run(root, *overrides):
-    game = root / "coin.py"
-    game.write_text(COIN)
-    custom = ["environment.type=custom", f"environment.path={game}:Coin"]
-    small = [setting for setting in SMALL if "model.type=pretrained" not in overrides or "model." not in setting]
-    recipe = load_recipe("word-game", [*small, *custom, *overrides])
-    return recipe, RunFolder.create(name=recipe.name, recipe_text=dump_recipe(recipe), root=root)
-
-
-def weights(folder, step):
-    return state.read_tensors(folder.checkpoint(step) / state.MODEL)
-
-
-def same(left, right):
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +76,10 @@ def test_a_journal_older_than_every_checkpoint_is_one_sentence(finished, tmp_pat
     recipe, folder, _ = finished
     copy = RunFolder.open(shutil.copytree(folder.path, tmp_path / "copy"))
     with sqlite3.connect(copy.journal) as journal:
-        journal.execute("DELETE FROM entries WHERE seq > 2")
+        journal.execute("DELETE FROM entries WHERE seq >= (SELECT min(seq) FROM entries WHERE tag = 'published')")
     for step in (0, 2):
         shutil.rmtree(copy.checkpoint(step))
-    with pytest.raises(RunDamagedError, match="sound"):
+    with pytest.raises(RunDamagedError, match=r"ends at step 0, before checkpoint 3: .* or branch with --from 3"):
         train(recipe=recipe, folder=copy)
 
 
@@ -243,7 +197,7 @@ def test_a_full_disk_anywhere_is_named_with_its_remedy(tmp_path, monkeypatch):
     def full(*arguments, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("springtide.launch.train.prepare_model_folder", full)
+    monkeypatch.setattr("springtide.launch.preparation.prepare_model_folder", full)
     with pytest.raises(StorageFullError, match="resume the run"):
         train(recipe=recipe, folder=folder)
     assert "The disk is full" in read_status(folder.status).detail

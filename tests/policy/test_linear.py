@@ -3,7 +3,7 @@ import copy
 import pytest
 import torch
 
-from springtide.policy.linear import MINIMUM_PRODUCTS, train_with_onednn
+from springtide.policy.linear import MINIMUM_PRODUCTS, infer_with_onednn, train_with_onednn
 
 WIDTH = 64
 ROWS = 2 * MINIMUM_PRODUCTS // (WIDTH * WIDTH)
@@ -34,6 +34,17 @@ def test_products_and_gradients_are_those_of_the_plain_layers(bias, shape):
     plain, fast = layers(bias=bias)
     for found, wanted in zip(outcome(fast, shape), outcome(plain, shape), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(ROWS, WIDTH), (2, ROWS // 2, WIDTH), (3, WIDTH)])
+def test_products_without_gradient_are_those_of_the_plain_layers(bias, shape):
+    plain, _ = layers(bias=bias)
+    fast = copy.deepcopy(plain)
+    infer_with_onednn(fast)
+    states = torch.randn(*shape)
+    with torch.inference_mode():
+        torch.testing.assert_close(fast(states), plain(states), rtol=1e-4, atol=1e-3)
 
 
 def test_a_frozen_layer_gets_no_gradient():

@@ -3,13 +3,13 @@ import json
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig, Qwen3ForCausalLM
 
 from springtide.core.errors import UsageError
 from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
 from springtide.policy.device import CPU
 from springtide.policy.digest import digest_tensors, named_weights
-from springtide.policy.model import build_tiny, export, load_pretrained
+from springtide.policy.model import build_tiny, export, load_pretrained, served_copy
 from springtide.policy.tokenizer import fit_tokenizer, load_tokenizer
 
 SMALL = TinyModelConfig(layers=2, hidden=32, heads=2, kv_heads=1, intermediate=48, max_context=64)
@@ -85,6 +85,35 @@ def test_gradient_checkpointing_changes_no_gradient(exported):
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
+def gemma():
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16, "vocab_size": 64}
+    return Gemma3ForCausalLM(Gemma3TextConfig(**shape, num_attention_heads=2, num_key_value_heads=1))
+
+
+@pytest.mark.parametrize("build", [lambda: build_tiny(SMALL, vocabulary_size=64, seed=3), gemma])
+def test_what_is_served_in_bfloat16_keeps_the_precision_of_all_that_is_no_weight(build):
+    model = build()
+    weights, buffers = dict(named_weights(model)), dict(model.named_buffers())
+    served = served_copy(model, torch.bfloat16)
+    for name, weight in named_weights(served):
+        assert torch.equal(weight, weights[name].bfloat16())
+    kept = {name: buffer for name, buffer in served.named_buffers() if name not in weights}
+    assert any("inv_freq" in name for name in kept)
+    assert kept.keys() == buffers.keys() - weights.keys()
+    for name, buffer in kept.items():
+        assert buffer.dtype is buffers[name].dtype
+        assert torch.equal(buffer, buffers[name])
+        assert buffer.data_ptr() != buffers[name].data_ptr(), "a copy of its own"
+    assert digest(model) == digest(served_copy(model, torch.float32))
+
+
+def test_a_model_that_cannot_checkpoint_its_activations_is_one_sentence(exported, monkeypatch):
+    _, folder = exported
+    monkeypatch.setattr(Qwen3ForCausalLM, "supports_gradient_checkpointing", False)
+    with pytest.raises(UsageError, match=r"model\.gradient_checkpointing is true, but the Qwen3ForCausalLM"):
+        load_pretrained(PretrainedModelConfig(path=str(folder), gradient_checkpointing=True), CPU)
+
+
 def break_config(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -127,6 +156,13 @@ def without_vocabulary(folder):
         (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer.json"),
         (without_vocabulary, "cannot be read"),
         (without_template, "chat template"),
+        (lambda folder: (folder / "generation_config.json").write_text("{"), "generation_config.json that cannot"),
+        (lambda folder: (folder / "generation_config.json").write_text("[]"), "generation_config.json that cannot"),
+        (lambda folder: (folder / "generation_config.json").write_bytes(b"\xff"), "generation_config.json that cannot"),
+        (
+            lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": "end"}'),
+            "generation_config.json that cannot",
+        ),
     ],
 )
 def test_an_unusable_tokenizer_is_one_sentence(exported, harm, said):

@@ -5,11 +5,14 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from springtide.core.message import Message, ToolCall
 from springtide.policy.template import END, SPECIAL_TOKENS
-from springtide.policy.tokenizer import fit_tokenizer
+from springtide.policy.tokenizer import TransformersTokenizer, fit_tokenizer
 from springtide.rollout import tool_calls
+from springtide.rollout.renderer import Renderer
 
 TEXTS = ["cat notes.txt", "sum of 1234 and 5678 is 6912", "grep -c error log.txt"] * 10
 TOKENIZER = fit_tokenizer(TEXTS, vocabulary=320)
@@ -32,6 +35,56 @@ def test_trusted_text_yields_control_tokens():
     assert len(CONTROL & set(tokens)) == 2
     assert TOKENIZER.decode(tokens) == f"<|user|>hi{END}"
     assert TOKENIZER.decode(tokens, skip_special=True) == "hi"
+
+
+ADDED = ("<tool_call>", "</tool_call>", "<think>")
+PARAGRAPH = "\n\n"
+
+
+def with_added_tokens():
+    """As Qwen's tokenizer has them, and Gemma's: added, but not flagged as special."""
+    backend = Tokenizer.from_str(TOKENIZER.inner.backend_tokenizer.to_str())
+    backend.add_tokens([AddedToken(text, special=False, normalized=False) for text in (*ADDED, PARAGRAPH)])
+    inner = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token=END, chat_template=TOKENIZER.inner.chat_template
+    )
+    return TransformersTokenizer(inner, name="added", stop_tokens=(inner.convert_tokens_to_ids(END),))
+
+
+WITH_ADDED = with_added_tokens()
+TAGS = {text: WITH_ADDED.inner.convert_tokens_to_ids(text) for text in ADDED}
+
+
+@given(st.lists(texts | st.sampled_from(SPECIAL_TOKENS + ADDED), max_size=6).map("".join))
+def test_an_added_token_without_the_special_flag_is_a_control_token_too(text):
+    tokens = WITH_ADDED.encode(text, special=False)
+    assert not (CONTROL | set(TAGS.values())) & set(tokens)
+    assert WITH_ADDED.decode(tokens) == text
+
+
+def test_trusted_tags_are_the_tokens_that_the_model_knows():
+    for text, token in TAGS.items():
+        assert WITH_ADDED.encode(text, special=True) == [token]
+        assert WITH_ADDED.decode([token]) == text
+        assert WITH_ADDED.decode([token], skip_special=True) == text, "not flagged, so not skipped"
+
+
+def test_added_white_space_is_no_control_token():
+    paragraph = WITH_ADDED.encode(PARAGRAPH, special=True)
+    assert len(paragraph) == 1
+    assert WITH_ADDED.encode(f"a{PARAGRAPH}b", special=False)[1:-1] == paragraph
+
+
+def test_a_call_that_the_model_writes_with_its_own_tokens_is_read_and_one_that_is_quoted_is_no_tag():
+    renderer = Renderer(WITH_ADDED, "json_tools")
+    call = ToolCall(name="run", arguments={"command": "<think>"})
+    shown = [Message(role="user", content="<tool_call>"), Message(role="assistant", content="", tool_calls=(call,))]
+    sample = renderer.demonstration(shown)
+    tags = [token for token in sample.tokens if token in TAGS.values()]
+    assert tags == [TAGS["<tool_call>"], TAGS["</tool_call>"]], "neither the user's nor the one in the arguments"
+    said = [token for token, trained in zip(sample.tokens, sample.mask, strict=True) if trained]
+    (read,) = renderer.parse(said).tool_calls
+    assert (read.name, read.arguments) == (call.name, call.arguments)
 
 
 @given(st.integers(0, 10**12))

@@ -124,6 +124,26 @@ def test_a_template_that_strips_reasoning_is_refused_with_turn_and_excerpt() -> 
         renderer(templates.STRIPS_THINKING).check()
 
 
+def test_a_template_that_strips_reasoning_at_user_messages_is_fine_where_there_are_none() -> None:
+    template = templates.STRIPS_THINKING_AT_USER
+    renderer(template, "json_tools").check(tool_replies_only=True)
+    with pytest.raises(UsageError, match=r"and a user reply, .*declare `tool_replies_only = True` in an environment"):
+        renderer(template, "json_tools").check()
+
+
+@pytest.mark.parametrize(
+    ("template", "style"),
+    [
+        (templates.STRIPS_THINKING_AT_USER, "plain"),
+        (templates.STRIPS_THINKING, "json_tools"),
+        (templates.STRIPS_THINKING, "plain"),
+    ],
+)
+def test_tool_replies_that_a_template_sees_as_user_messages_are_probed_as_such(template: str, style: Style) -> None:
+    with pytest.raises(UsageError, match=r"after text with reasoning and a user reply"):
+        renderer(template, style).check(tool_replies_only=True)
+
+
 def test_a_template_that_rewrites_earlier_turns_is_refused() -> None:
     with pytest.raises(UsageError, match=r"at turn 1, after plain text and a user reply, .* became .*system 4"):
         renderer(templates.NUMBERS_TURNS).check()
@@ -263,3 +283,18 @@ def test_an_image_needs_a_tokenizer_that_has_one() -> None:
 def test_a_demonstration_without_an_assistant_turn_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one assistant message"):
         renderer().demonstration(OPENING)
+
+
+def test_a_demonstration_thinks_with_the_tags_that_the_model_samples() -> None:
+    tags = {"<think>": 1000, "</think>": 1001}
+
+    class ThinkingTokenizer(FakeTokenizer):
+        def encode(self, text: str, *, special: bool) -> list[int]:
+            return [tags[text]] if special and text in tags else super().encode(text, special=special)
+
+    heard = Message(role="user", content="what is <think>?")
+    said = Message(role="assistant", content="<think>hm</think>yes")
+    sample = Renderer(ThinkingTokenizer(), "plain").demonstration([heard, said])
+    trained = [token for token, mask in zip(sample.tokens, sample.mask, strict=True) if mask]
+    assert trained[:-1] == [1000, *b"hm", 1001, *b"yes"]
+    assert not {1000, 1001} & {token for token, mask in zip(sample.tokens, sample.mask, strict=True) if not mask}

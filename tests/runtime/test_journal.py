@@ -2,7 +2,7 @@ import sqlite3
 
 import pytest
 
-from springtide.core.errors import RunDamagedError, StorageFullError
+from springtide.core.errors import RunDamagedError, SpringtideError, StorageFullError, UsageError
 from springtide.core.group import End
 from springtide.core.member import Member, Purpose
 from springtide.core.message import ImagePart, Message, TextPart, ToolCall
@@ -120,10 +120,44 @@ def test_a_damaged_journal_is_said_to_be_damaged_wherever_it_is(tmp_path, place)
         read()
 
 
-def test_a_full_disk_while_a_journal_is_opened_is_no_damage(tmp_path, monkeypatch):
-    def full(*arguments, **options):
-        raise sqlite3.OperationalError("database or disk is full")
+@pytest.mark.parametrize(
+    ("said", "kind", "remedy"),
+    [
+        ("database or disk is full", StorageFullError, "free some space and resume"),
+        ("database is locked", SpringtideError, "another program: close that one and resume"),
+        ("database table is locked: entries", SpringtideError, "another program: close that one and resume"),
+        ("attempt to write a readonly database", UsageError, "give yourself the permission"),
+        ("unable to open database file", UsageError, "give yourself the permission"),
+        ("disk I/O error", SpringtideError, r"\(disk I/O error\): see what the disk reports"),
+        ("no such table: entries", RunDamagedError, "restore it from a copy"),
+    ],
+)
+def test_what_is_not_the_journals_fault_is_no_damage_and_has_its_own_remedy(tmp_path, monkeypatch, said, kind, remedy):
+    def fail(*arguments, **options):
+        raise sqlite3.OperationalError(said)
 
-    monkeypatch.setattr(sqlite3, "connect", full)
-    with pytest.raises(StorageFullError, match="resume the run"):
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(kind, match=remedy) as caught:
         SqliteJournal(tmp_path / "journal.sqlite")
+    assert type(caught.value) is kind
+
+
+def test_a_program_that_holds_the_journal_is_blamed_for_it(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.sqlite")
+    journal._connection.execute("PRAGMA busy_timeout=0")
+    other = sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(SpringtideError, match="held by another program"):
+        journal.append(entries=[entry(0)])
+    other.execute("ROLLBACK")
+    journal.append(entries=[entry(0)])
+    assert list(journal.entries()) == [entry(0)]
+
+
+def test_a_journal_that_may_not_be_written_is_a_matter_of_permissions(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    SqliteJournal(path).close()
+    journal = SqliteJournal(path)
+    journal._connection.execute("PRAGMA query_only=1")
+    with pytest.raises(UsageError, match="permission"):
+        journal.append(entries=[entry(0)])

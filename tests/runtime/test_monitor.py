@@ -12,14 +12,18 @@ from springtide.core.trajectory import Trajectory
 from springtide.core.version import PolicyVersion
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepReport
+from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
-from springtide.scheduling.commands import IssueGroup
+from springtide.scheduling.commands import IssueGroup, StartMember, Train
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import (
     CANCELLED,
+    Boundary,
     CheckpointFailed,
+    GroupScored,
     MemberFinished,
     ProcessStarted,
+    Published,
     StepFinished,
 )
 from springtide.scheduling.milestones import Milestones
@@ -76,34 +80,35 @@ def ended(slot, reward, reason=""):
     return MemberFinished(group=0, slot=slot, attempt=1, epoch=0, reward=reward, reason=reason)
 
 
+class Watch:
+    def __init__(self, folder, *, scores_groups=False):
+        self.clock, self.sink = Clock(), Memory()
+        self.scheduler = Scheduler(SchedulingConfig(), Milestones(last=1), score_groups=scores_groups)
+        self.board = StatusBoard(folder / "status.json", run="r")
+        self.monitor = Monitor(
+            sinks=SinkGroup([self.sink]),
+            board=self.board,
+            ledger=Ledger(self.clock.now),
+            clock=self.clock,
+            scheduler=self.scheduler,
+            engine_stats=EngineStats,
+            invalid_rates=InvalidRates(scores_groups=scores_groups),
+            success_reward=1.0,
+        )
+
+    def tell(self, time, event, *commands):
+        self.clock.time = time
+        self.monitor.decided(event, commands)
+
+    def train(self, time, report, groups):
+        self.clock.time = time
+        self.monitor.trained(report, groups)
+        return self.sink.records[-1].metrics
+
+
 @pytest.fixture
 def watch(tmp_path):
-    class Watch:
-        clock, sink = Clock(), Memory()
-
-        def __init__(self):
-            self.scheduler = Scheduler(SchedulingConfig(), Milestones(last=1))
-            self.board = StatusBoard(tmp_path / "status.json", run="r")
-            self.monitor = Monitor(
-                sinks=SinkGroup([self.sink]),
-                board=self.board,
-                ledger=Ledger(self.clock.now),
-                clock=self.clock,
-                scheduler=self.scheduler,
-                engine_stats=EngineStats,
-                success_reward=1.0,
-            )
-
-        def tell(self, time, event, *commands):
-            self.clock.time = time
-            self.monitor.decided(event, commands)
-
-        def train(self, time, report, groups):
-            self.clock.time = time
-            self.monitor.trained(report, groups)
-            return self.sink.records[-1].metrics
-
-    return Watch()
+    return Watch(tmp_path)
 
 
 def test_goodput_starts_with_the_first_group_and_counts_the_step_itself(watch):
@@ -118,6 +123,76 @@ def test_goodput_starts_with_the_first_group_and_counts_the_step_itself(watch):
     metrics = watch.train(35.0, report(2, tokens=150), [group(1, [1.0, 0.0])])
     assert metrics["rollout/goodput_tokens_per_s"] == pytest.approx(10.0)
     assert metrics["step/seconds"] == pytest.approx(15.0)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        IssueGroup(group=7, task=0, base_version=3, size=2),
+        StartMember(group=7, slot=0, attempt=1, task=0, epoch=1),
+        Train(step=4, groups=(7,), boundary=Boundary()),
+    ],
+)
+def test_goodput_of_a_resumed_process_starts_with_the_first_work_on_any_group(watch, first):
+    """Groups that lived on are not issued again; all of them may even be complete."""
+    watch.tell(5.0, ProcessStarted(1))
+    watch.tell(10.0, Published(3), first)
+    watch.tell(18.0, ProcessStarted(1), IssueGroup(group=8, task=1, base_version=3, size=2))
+    metrics = watch.train(20.0, report(4, tokens=100), [group(7, [1.0, 0.0], version=2)])
+    assert metrics["rollout/goodput_tokens_per_s"] == pytest.approx(10.0)
+    assert metrics["step/seconds"] == pytest.approx(10.0)
+
+
+def test_goodput_that_is_not_known_is_not_claimed_to_be_nothing(watch):
+    metrics = watch.train(20.0, report(1, tokens=100), [group(0, [1.0, 0.0])])
+    assert {name for name in metrics if "per_s" in name} == set()
+    assert watch.monitor.goodput is None
+
+
+def test_a_step_that_was_finished_in_recovery_has_its_own_numbers_and_no_rates(watch):
+    watch.tell(0.0, ProcessStarted(0), IssueGroup(group=0, task=0, base_version=0, size=2))
+    whole = watch.train(1.0, report(4, 4), [group(0, [1.0, 0.0], version=1)])
+    watch.monitor.recovered(report(4, 4), [group(0, [1.0, 0.0], version=1)])
+    first, second = watch.sink.records
+    assert second.step == first.step == 4
+    assert second.metrics.items() <= whole.items()
+    assert {"reward/mean", "staleness/max", "rollout/turns"} <= set(second.metrics)
+    around = ("per_s", "step/", "groups/", "invalid/", "engine/", "ledger/")
+    assert [name for name in second.metrics if any(part in name for part in around)] == []
+    assert watch.monitor.goodput == pytest.approx(4.0), "its tokens are no work of this process"
+
+
+def test_a_member_that_its_group_leaves_without_a_verdict_is_in_the_invalid_rate(tmp_path):
+    watch = Watch(tmp_path, scores_groups=True)
+    watch.tell(0.0, ProcessStarted(0), IssueGroup(group=0, task=0, base_version=0, size=4))
+    watch.tell(0.5, Published(0))
+    for event in (ended(0, 1.0), ended(1, None, "box died"), ended(1, 0.0), ended(2, None, "box died"), ended(3, 0.0)):
+        watch.tell(1.0, event)
+    reasons = ("", "the judge is away", "box died", "")
+    watch.tell(2.0, GroupScored(group=0, epoch=0, rewards=(1.0, None, None, 0.0), reasons=reasons))
+    metrics = watch.train(3.0, report(1, 4), [group(0, [1.0, 0.0])])
+    assert metrics["invalid/rate"] == pytest.approx(3 / 5), "two boxes died, one member was not graded, two were"
+
+
+def test_a_rise_of_the_invalid_rate_with_training_is_an_alarm_and_is_warned_of_once(watch, caplog):
+    watch.tell(0.0, ProcessStarted(0))
+    for version, invalid in ((0, 1), (1, 1), (2, 10), (3, 10), (4, 0)):
+        watch.tell(float(version), Published(version))
+        for slot in range(20):
+            watch.tell(float(version), ended(slot, 1.0) if slot >= invalid else ended(slot, None, "box died"))
+    alarms = [watch.board.status.alarm]
+    watch.tell(9.0, Published(5))
+    alarms.append(watch.board.status.alarm)
+    assert alarms == [
+        "the invalid rate rose from 5.0% (20 episodes up to version 0) to 50.0% (20 up to version 3)",
+        "",
+    ]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "5.0%" in caplog.text
+    assert "50.0%" in caplog.text
+    rates = {r.step: r.metrics["invalid/version_rate"] for r in watch.sink.records}
+    assert rates == pytest.approx({0: 0.05, 1: 0.05, 2: 0.5, 3: 0.5, 4: 0.0})
+    assert describe("invalid/version_rate") is not None
 
 
 def test_the_invalid_rate_is_of_the_episodes_since_the_last_step_without_the_cancelled(watch):

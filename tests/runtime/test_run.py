@@ -6,6 +6,7 @@ import pytest
 
 from fakes.engine import FakeEngine
 from fakes.game import FakeGame, FakeSource
+from fakes.journal import FakeJournal
 from fakes.run import FakeRun, new_disk, small_config
 from fakes.trainer import FakeTrainer
 from springtide.core.errors import SpringtideError, StorageFullError
@@ -257,6 +258,25 @@ def test_timers_are_not_shown_as_waits():
     run.start()
     assert Looks.seen >= {"episode", "tokens", "train"}
     assert "deadline" not in Looks.seen
+
+
+def test_the_wait_for_the_journal_is_shown_with_its_age():
+    class Looks(FakeJournal):
+        ages = []
+
+        def append(self, **what):
+            super().append(**what)
+            asyncio.get_running_loop().call_later(2.0, self.look)
+
+        def look(self):
+            waits = run.controller.waits()
+            Looks.ages += [wait.age for wait in waits if (wait.name, wait.owner) == ("append", "journal")]
+
+    run = FakeRun(new_disk(), small_config("sync"), evaluation_tasks=0, costs={"append": 3.0})
+    run.journal = Looks(run.disk)
+    run.start()
+    assert Looks.ages
+    assert Looks.ages == pytest.approx([2.0] * len(Looks.ages))
 
 
 @pytest.mark.parametrize("scores_groups", [False, True])

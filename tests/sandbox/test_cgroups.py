@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from springtide.sandbox.warden import cgroups
-from springtide.sandbox.warden.owner import is_leftover, own_name, start_time
+from springtide.sandbox.warden.owner import is_leftover, leftovers, own_name, start_time
 
 Plant = Callable[..., cgroups.GroupTree]
 
@@ -62,6 +62,36 @@ def test_version_1_has_a_folder_per_hierarchy(tmp_path: Path, plant: Plant, kern
     assert (tmp_path / "pids" / own_name() / "1" / "pids.max").read_text() == "7"
 
 
+def test_a_group_that_can_be_made_in_part_only_is_not_left_behind(tmp_path: Path, plant: Plant) -> None:
+    for name in ("memory", "pids"):
+        (tmp_path / name).mkdir()
+    tree = plant([f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0" for name in ("memory", "pids")])
+    in_the_way = tmp_path / "pids" / own_name() / "1"
+    in_the_way.mkdir()
+    with pytest.raises(FileExistsError):
+        tree.create()
+    assert list((tmp_path / "memory" / own_name()).iterdir()) == []
+
+
+def test_a_group_that_cannot_be_removed_costs_nothing(
+    tmp_path: Path, plant: Plant, kernel_files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead warden's group that may not be written to, as one of another user's in a delegated tree."""
+    (tmp_path / "memory").mkdir()
+    pid = own_name().split("-")[2]
+    dead = tmp_path / "memory" / own_name().replace(f"-{pid}-", "-99999999-")
+    dead.mkdir()
+    (dead / "cgroup.kill").write_text("")
+
+    def refuse(path: str, text: str) -> None:
+        raise PermissionError(1, f"{text} to {path}")
+
+    monkeypatch.setattr("springtide.sandbox.warden.cgroups._write", refuse)
+    tree = plant([f"cgroup {tmp_path}/memory cgroup rw,memory 0 0"])
+    assert tree.controllers == ("memory",)
+    assert dead.exists()
+
+
 def test_version_1_with_controllers_mounted_together(tmp_path: Path, plant: Plant) -> None:
     (tmp_path / "all").mkdir()
     tree = plant([f"cgroup {tmp_path}/all cgroup rw,memory,pids,cpuacct 0 0"])
@@ -84,7 +114,7 @@ def test_version_2_is_made_beside_our_own_group(tmp_path: Path, plant: Plant, ke
     (base / "1" / "pids.events").write_text("max 4\n")
     (base / "1" / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
     counters = group.counters
-    assert (counters.oom_kills(), counters.refused_forks(), counters.cpu_seconds()) == (3, 4, 1.5)
+    assert (counters.memory.since_begin().kills, counters.refused_forks(), counters.cpu_seconds()) == (3, 4, 1.5)
 
 
 def test_without_rights_there_are_no_groups(tmp_path: Path, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +130,15 @@ def test_a_controller_that_cannot_be_delegated_leaves_nothing(tmp_path: Path, pl
     tree = plant([f"cgroup2 {tmp_path} cgroup2 rw 0 0"])
     assert tree.controllers == ()
     assert not (tmp_path / own_name()).exists()
+
+
+def test_what_another_user_left_is_left_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix, namespace, _, _ = own_name().split("-")
+    dead = tmp_path / f"{prefix}-{namespace}-99999999-1"
+    dead.mkdir()
+    assert leftovers(str(tmp_path)) == [str(dead)]
+    monkeypatch.setattr("springtide.sandbox.warden.owner.os.geteuid", lambda: os.stat(dead).st_uid + 1)
+    assert leftovers(str(tmp_path)) == []
 
 
 def test_leftovers_are_told_from_the_living() -> None:

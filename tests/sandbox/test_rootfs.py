@@ -71,6 +71,29 @@ def test_without_an_overlay_a_copy_takes_its_place(
     assert "usr" in lines[6:]
 
 
+UNCOUNTED = IN_A_BOX.replace("cgroups.plant()", "cgroups.GroupTree(1, {{}})")
+
+
+def test_where_nothing_counts_memory_no_device_gives_any(reports: dict[SandboxLevel, LevelReport]) -> None:
+    """/dev/zero reads as ever, but cannot be mapped; files can."""
+    if not reports[SandboxLevel.USER_NAMESPACES].usable:
+        pytest.skip(f"no user namespaces on this host: {reports[SandboxLevel.USER_NAMESPACES].reason}")
+    program = (
+        "import mmap, os\n"
+        "print(os.read(os.open('/dev/zero', 0), 2))\n"
+        "open('/work/f', 'wb').write(bytes(4096))\n"
+        "for name in ('/work/f', '/dev/zero'):\n"
+        "    try:\n"
+        "        print(mmap.mmap(os.open(name, 2), 4096)[:1])\n"
+        "    except OSError as error:\n"
+        "        print(error.strerror)\n"
+    )
+    shown = in_a_bare_warden(UNCOUNTED, user=True, command=f'python3 -c "{program}"'.encode())
+    if "python3" in shown:
+        pytest.skip("there is no python3 in the box")
+    assert shown.splitlines() == [r"b'\x00\x00'", r"b'\x00'", "No such device"]
+
+
 def test_what_an_outer_namespace_mounted_below_comes_along_read_only() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount something for an outer namespace to have")

@@ -1,6 +1,7 @@
 """The scheduler's invariants under arbitrary orders of events, and the cases that a reader can follow by hand."""
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -56,8 +57,8 @@ class World(RuleBasedStateMachine):
         batch=st.integers(1, 3),
         size=st.integers(1, 3),
         steps=st.integers(1, 4),
-        staleness=st.integers(0, 2),
-        window=st.sampled_from([None, 0, 1]),
+        staleness=st.integers(0, 3),
+        window=st.none() | st.integers(0, 3),
         concurrent=st.integers(1, 6),
         attempts=st.integers(1, 2),
         filtering=st.booleans(),
@@ -70,7 +71,7 @@ class World(RuleBasedStateMachine):
             group_size=size,
             steps=steps,
             staleness=staleness,
-            window=window,
+            window=None if window is None else min(window, batch),
             max_concurrent=concurrent,
             max_attempts=attempts,
             min_valid=1,
@@ -300,14 +301,84 @@ def test_async_waits_for_the_oldest_group_only_when_the_bound_demands_it():
     assert train.groups == (0,)
 
 
-def test_a_run_in_which_everything_fails_stops_and_says_why():
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("staleness", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("missing", [0, 1, 3])
+def test_a_window_of_up_to_a_batch_leaves_the_oldest_groups_their_places(batch, staleness, missing):
+    """Where the youngest group is always the fastest, as many young ones overtake as ever can."""
+    made = scheduler(
+        mode="async",
+        groups_per_step=batch,
+        group_size=1,
+        staleness=staleness,
+        steps=9,
+        window=max(0, batch - missing),
+        max_concurrent=99,
+    )
+    bases, steps = {}, []
+    commands = made.on(Published(0))
+    while not made.finished:
+        bases |= {command.group: command.base_version for command in commands if isinstance(command, IssueGroup)}
+        train = next((command for command in commands if isinstance(command, Train)), None)
+        if train is None:
+            youngest = max(group.id for group in made.groups.values() if not group.complete)
+            commands = finish(made, youngest, 0, 1.0)
+            continue
+        steps.append(train.step)
+        assert max(train.step - 1 - bases[group] for group in train.groups) <= staleness
+        commands = made.on(StepFinished(step=train.step, digest="d", trained_tokens=1))
+        commands += made.on(CheckpointSaved(train.step))
+        commands += made.on(Published(train.step))
+    assert steps == list(range(1, 10))
+
+
+def test_a_wider_window_is_no_setting_of_the_scheduler():
+    with pytest.raises(AssertionError, match="window"):
+        scheduler(mode="async", groups_per_step=2, staleness=2, window=3)
+
+
+def abort_of(commands):
+    (reason,) = [command.reason for command in commands if isinstance(command, Abort)]
+    return reason
+
+
+def test_a_run_in_which_everything_fails_stops_and_says_why_and_what_to_do():
     made = scheduler(max_attempts=1, max_reissues=0)
     made.on(Published(0))
     last = []
     for group in range(3):
         finish(made, group, 0, None)
         last = finish(made, group, 1, None)
-    assert Abort("The last 3 groups all failed; the last failure: box died.") in last
+    reason = abort_of(last)
+    assert reason.startswith("The last 3 groups all failed; the last failure: box died; ")
+    assert "springtide show RUN" in reason
+    assert "scheduling.group_deadline" in reason
+
+
+def late(made):
+    """Let the deadlines of the live groups pass until the run gives up; why it did."""
+    while True:
+        commands = made.on(DeadlinePassed(min(made.groups), made.epoch))
+        if made.aborted:
+            return abort_of(commands)
+
+
+def test_groups_that_are_late_are_not_blamed_on_what_happened_before():
+    made = scheduler(mode="async", max_attempts=1, max_reissues=0, group_deadline=90.0)
+    made.on(Published(0))
+    finish(made, 0, 0, None)
+    assert "the last failure: not complete after 90 s;" in late(made)
+    made.on(ProcessStarted(1))
+    made.on(Published(0))
+    assert made._last_reason == "", "what an earlier process met says nothing about this one"
+
+
+def test_a_group_that_works_clears_the_blame():
+    made = scheduler(max_attempts=1, steps=4)
+    made.on(Published(0))
+    finish(made, 0, 0, 1.0)
+    finish(made, 0, 1, None)
+    assert made._last_reason == ""
 
 
 def test_a_group_is_graded_as_a_whole_before_it_counts_as_complete():

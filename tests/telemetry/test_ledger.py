@@ -89,17 +89,6 @@ def test_undeclared_time_shows_as_a_share_of_the_lifetime(clock):
     assert ledger.unattributed_share() == {"engine": 0.25}
 
 
-def test_the_current_bin_and_its_age_can_be_asked_for(clock):
-    lane = LaneLedger("engine", clock)
-    lane.wait_for("requests")
-    with lane.bin("prefill"):
-        clock.pass_time(2)
-        lane.seconds()
-        assert lane.current == ("prefill", 2), "reading the bins does not make a wait younger"
-    clock.pass_time(3)
-    assert lane.current == ("requests", 3)
-
-
 def test_bins_are_reported_by_canonical_name(clock):
     ledger = Ledger(clock)
     with ledger.lane("engine").bin("decode"):
@@ -110,7 +99,6 @@ def test_bins_are_reported_by_canonical_name(clock):
         "ledger/engine/unattributed": 1,
         "ledger/engine/unattributed_share": 0.25,
     }
-    assert ledger.current() == {"engine": ("unattributed", 1)}
 
 
 ACTIONS = st.recursive(

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -127,6 +128,78 @@ def test_one_process_at_a_time_and_a_dead_one_holds_nothing(tmp_path):
     with folder.lock():
         assert folder.locked()
     assert not folder.locked()
+
+
+@pytest.fixture
+def parent(tmp_path):
+    folder = create(tmp_path / "runs")
+    for path in (folder.model / "config.json", folder.checkpoint(4) / "weights", folder.checkpoint(4) / "part" / "one"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+    return folder
+
+
+def test_a_branch_has_its_parents_model_and_checkpoint(parent):
+    branch = parent.branch(4, name="branch", recipe_text="")
+    assert branch.info.parent == Parent(parent.id, 4)
+    for folder in (branch, RunFolder.open(branch.path)):
+        assert (folder.model / "config.json").read_text() == "config.json"
+        assert (folder.checkpoint(4) / "part" / "one").read_text() == "one"
+        assert {path.name for path in folder.path.iterdir()} == {"recipe.toml", "run.json", "model", "checkpoints"}
+        assert folder.checkpoint_steps() == [4]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "said"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), StorageFullError, "free some space"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), StorageFullError, "free some space"),
+        (PermissionError(errno.EACCES, os.strerror(errno.EACCES)), UsageError, r"\(Permission denied\).*permission"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+)
+@pytest.mark.parametrize("fails", ["config.json", "weights"])
+def test_a_branch_that_cannot_be_copied_leaves_nothing(parent, monkeypatch, error, raised, said, fails):
+    copy = shutil.copy2
+
+    def broken(source, target):
+        copy(source, target)
+        if source.name == fails:
+            raise error
+
+    monkeypatch.setattr(shutil, "copy2", broken)
+    with pytest.raises(raised, match=said):
+        parent.branch(4, name="branch", recipe_text="")
+    assert [path.name for path in parent.path.parent.iterdir()] == [parent.id]
+
+
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_a_checkpoint_that_its_run_removes_while_it_is_copied_is_named(parent, monkeypatch, when):
+    copy = shutil.copy2
+
+    def retire():
+        os.rename(parent.checkpoint(4), parent.checkpoints / ".scratch-retired")
+
+    def removed(source, target):
+        if when == "before" and source.name == "config.json":
+            retire()
+        if when == "while" and source.name == "weights":
+            retire()
+        copy(source, target)
+        if when == "after" and source.name == "weights":
+            retire()
+
+    monkeypatch.setattr(shutil, "copy2", removed)
+    with pytest.raises(UsageError, match=r"--from 4: .* removed that checkpoint while it was copied; branch from"):
+        parent.branch(4, name="branch", recipe_text="")
+    assert [path.name for path in parent.path.parent.iterdir()] == [parent.id]
+
+
+def test_where_the_chats_are_is_remembered_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = create(tmp_path, chats=Path("chats.jsonl"))
+    assert RunFolder.open(folder.path).info.chats == str(tmp_path / "chats.jsonl")
+    assert create(tmp_path).info.chats == ""
 
 
 def test_a_folder_that_cannot_be_completed_is_not_left_half_made(tmp_path, monkeypatch):

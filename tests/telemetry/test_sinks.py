@@ -48,6 +48,22 @@ def test_cutting_keeps_every_whole_line(tmp_path_factory, lines, tail):
     assert path.read_bytes() == whole
 
 
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe", b'{"time":1.0,"step":2,"metrics":{"a\xff":1.0}}', b"[1]", b'{"time":"x"}']
+)
+def test_a_line_that_is_no_record_is_skipped(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write(record(1, a_b=1.0))
+    sink.close()
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    later = JsonlSink(path)
+    later.write(record(3, a_b=3.0))
+    later.close()
+    assert [read.step for read in read_metrics(path)] == [1, 3]
+
+
 def test_of_repeated_steps_the_last_value_counts():
     records = [record(1, a_b=1.0), record(2, a_b=2.0), record(3, a_b=3.0), record(2, a_b=20.0), record(2, a_c=0.0)]
     assert series(records, "a/b") == [(1, 1.0), (2, 20.0), (3, 3.0)]
@@ -120,6 +136,19 @@ def test_without_tensorboard_the_sink_is_left_out_and_says_so(tmp_path, monkeypa
     with caplog.at_level(logging.INFO, "springtide.telemetry"):
         assert tensorboard_sink(tmp_path) is None
     assert "TensorBoard is not installed" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["find_spec", "TensorBoardSink"])
+def test_a_tensorboard_that_is_broken_is_left_out_with_one_warning(tmp_path, monkeypatch, caplog, where):
+    def broken(*arguments):
+        raise TypeError("Descriptors cannot be created directly")
+
+    monkeypatch.setattr("springtide.telemetry.tensorboard.find_spec", lambda name: object())
+    monkeypatch.setattr(f"springtide.telemetry.tensorboard.{where}", broken)
+    with caplog.at_level(logging.WARNING, "springtide.telemetry"):
+        assert tensorboard_sink(tmp_path) is None
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert "metrics go to metrics.jsonl only: Descriptors cannot be created directly" in said
 
 
 def test_writing_for_tensorboard_needs_no_torch(tmp_path, python_without_torch):

@@ -96,10 +96,11 @@ def test_a_status_is_plain_json(board, tmp_path):
     assert document["waits"] == [{"name": "publication", "owner": "engine", "age": 2.5}]
 
 
-def test_no_or_torn_status_is_none(tmp_path):
+def test_no_or_damaged_status_is_none(tmp_path):
     assert read_status(tmp_path / "status.json") is None
-    (tmp_path / "status.json").write_text('{"phase": "trai')
-    assert read_status(tmp_path / "status.json") is None
+    for content in (b'{"phase": "trai', b'{"phase": "\xff"}', b"\xff"):
+        (tmp_path / "status.json").write_bytes(content)
+        assert read_status(tmp_path / "status.json") is None
 
 
 def test_what_a_new_process_does_not_know_comes_from_the_metrics():

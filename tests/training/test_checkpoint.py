@@ -36,7 +36,7 @@ def test_what_is_saved_is_found_again(tmp_path):
     checkpoints.save(10, writer("b"), {"next_group": 7})
     found = checkpoints.latest_valid()
     assert found is not None
-    assert (found.step, found.position, found.damaged) == (10, {"next_group": 7}, ())
+    assert (found.step, found.position) == (10, {"next_group": 7})
     assert (found.path / "weights").read_text() == "b"
     older = checkpoints.latest_valid(newest=9)
     assert older is not None
@@ -63,9 +63,24 @@ def test_retention(tmp_path_factory, steps, keep, keep_every):
     assert names(folder) == [f"step-{step:06d}" for step in sorted(expected)]
 
 
+def test_a_run_that_went_back_behind_damaged_checkpoints_keeps_what_it_saves(tmp_path):
+    checkpoints = store(tmp_path, keep=1, keep_every=50)
+    for step in (0, 5, 10):
+        checkpoints.save(step, writer("x"), {})
+    (tmp_path / "step-000010" / "weights").write_text("scratched")
+    assert checkpoints.save(6, writer("y"), {}).is_dir()
+    assert checkpoints.steps() == [0, 6, 10]
+    found = checkpoints.latest_valid()
+    assert found is not None
+    assert found.step == 6
+    checkpoints.save(10, writer("z"), {})
+    assert checkpoints.steps() == [0, 10]
+    assert checkpoints.at(10).step == 10
+
+
 @pytest.mark.parametrize("name", ["weights", "part/state", MANIFEST])
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(tmp_path, name, harm):
+def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(tmp_path, caplog, name, harm):
     checkpoints = store(tmp_path)
     checkpoints.save(0, writer("a"), {"n": 0})
     checkpoints.save(1, writer("b"), {"n": 123456})
@@ -82,7 +97,8 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(tmp_path, name, ha
         path.write_bytes(content)
     found = checkpoints.latest_valid()
     assert found is not None
-    assert (found.step, found.damaged) == (0, ((1, name),))
+    assert found.step == 0
+    assert f"step-000001 is damaged ({name})" in caplog.text
     with pytest.raises(RunDamagedError, match=name):
         checkpoints.at(1)
     checkpoints.save(1, writer("b"), {"n": 2})

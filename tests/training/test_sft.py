@@ -1,9 +1,14 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 
+from springtide.core.errors import UsageError
 from springtide.core.trajectory import Sample
 from springtide.policy.digest import digest_tensors, named_weights
+from springtide.training import chunks, sft
+from springtide.training.batch import row_from_sample
 from springtide.training.config import OptimizerConfig, WarmStartConfig
 from springtide.training.sft import supervised
 from training.builders import VOCABULARY, tiny_model
@@ -35,7 +40,7 @@ def train(model, data, *, steps, seed=0, budget=256, batch_size=16, compute="flo
     seen = []
     supervised(
         model,
-        data,
+        [row_from_sample(sample) for sample in data],
         config=settings(steps, batch_size, compute),
         seed=seed,
         tokens_per_micro_batch=budget,
@@ -75,6 +80,36 @@ def test_the_gradient_does_not_depend_on_the_micro_batch_split():
     assert norms[0] == pytest.approx(norms[1], rel=1e-3)
 
 
+def test_the_loss_does_not_depend_on_how_many_rows_of_logits_are_read_at_once(monkeypatch):
+    whole = train(tiny_model(), samples(16), steps=3)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * VOCABULARY * 5)
+    for (_, found), (_, expected) in zip(train(tiny_model(), samples(16), steps=3), whole, strict=True):
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_step_without_a_finite_gradient_is_skipped_and_counted(monkeypatch):
+    healthy, calls = sft.apply_gradients, []
+
+    def break_second(optimizer, **options):
+        calls.append(options)
+        if len(calls) == 2:
+            optimizer.param_groups[0]["params"][0].grad.fill_(math.inf)
+        return healthy(optimizer, **options)
+
+    monkeypatch.setattr(sft, "apply_gradients", break_second)
+    seen = [metrics for _, metrics in train(tiny_model(), samples(16), steps=4)]
+    assert [metrics["warm_start/skipped_updates"] for metrics in seen] == [0.0, 1.0, 1.0, 1.0]
+    assert ["warm_start/grad_norm" in metrics for metrics in seen] == [True, False, True, True]
+
+
+def test_a_warm_start_that_applied_no_step_is_one_sentence():
+    model = tiny_model()
+    with torch.no_grad():
+        next(model.parameters()).fill_(math.nan)
+    with pytest.raises(UsageError, match=r"^warm_start.steps 3: no step had a finite gradient"):
+        train(model, samples(16), steps=3)
+
+
 def test_bfloat16_learns_the_same():
     data = samples(64)
     single = train(tiny_model(), data, steps=20)
@@ -98,5 +133,5 @@ def test_an_epoch_sees_every_sample_once():
 
 def test_nothing_to_imitate_is_an_error():
     silent = Sample(tokens=(1, 2), mask=(False, False), logprobs=(0.0, 0.0), versions=(-1, -1))
-    with pytest.raises(ValueError, match="at least one sample"):
+    with pytest.raises(ValueError, match="at least one row"):
         train(tiny_model(), [silent], steps=1)

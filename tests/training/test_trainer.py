@@ -1,3 +1,6 @@
+import errno
+import os
+
 import pytest
 import torch
 from safetensors import SafetensorError
@@ -6,8 +9,8 @@ from springtide.core.errors import RunDamagedError, StorageFullError
 from springtide.policy.config import TinyModelConfig
 from springtide.policy.digest import digest_tensors, named_weights
 from springtide.policy.model import build_tiny
-from springtide.training import state
-from springtide.training.checkpoint import CheckpointStore
+from springtide.training import manifest, state
+from springtide.training.checkpoint import MANIFEST, CheckpointStore
 from springtide.training.config import CheckpointConfig
 from springtide.training.trainer import TorchTrainer
 from training.builders import make_trainer, random_groups, tiny_model, training_config
@@ -39,8 +42,9 @@ def test_a_loaded_trainer_goes_on_bit_for_bit(tmp_path, kl, mini_batches):
 def test_a_damaged_file_is_named(tmp_path, name, harm):
     trainer = make_trainer()
     trainer.step(step=1, groups=random_groups(0))
-    trainer.save(tmp_path)
-    path = tmp_path / name
+    store = CheckpointStore(tmp_path, CheckpointConfig())
+    store.save(1, trainer.save, {})
+    path = store.at(1).path / name
     content = bytearray(path.read_bytes())
     if harm == "remove":
         path.unlink()
@@ -50,7 +54,41 @@ def test_a_damaged_file_is_named(tmp_path, name, harm):
         content[len(content) // 2] ^= 0xFF
         path.write_bytes(content)
     with pytest.raises(RunDamagedError, match=name):
-        make_trainer().load(tmp_path)
+        store.at(1)
+    if harm != "flip":
+        with pytest.raises(RunDamagedError, match=name):
+            make_trainer().load(path.parent)
+
+
+def test_every_file_is_hashed_once_when_it_is_saved_and_once_when_it_is_loaded(tmp_path, monkeypatch):
+    hashed = []
+    describe = manifest._describe
+
+    def count(path):
+        hashed.append(path.name)
+        return describe(path)
+
+    monkeypatch.setattr(manifest, "_describe", count)
+    files = sorted([state.MODEL, state.OPTIMIZER, state.RANDOM, state.INDEX])
+    store = CheckpointStore(tmp_path, CheckpointConfig())
+    path = store.save(0, make_trainer().save, {})
+    assert sorted(hashed) == files
+    assert sorted(file.name for file in path.iterdir()) == sorted([*files, MANIFEST])
+    hashed.clear()
+    make_trainer().load(store.at(0).path)
+    assert sorted(hashed) == files
+
+
+def test_what_was_loaded_no_longer_needs_its_files(tmp_path):
+    trainer = make_trainer()
+    trainer.step(step=1, groups=random_groups(0))
+    trainer.save(tmp_path)
+    resumed = make_trainer(seed=99)
+    resumed.load(tmp_path)
+    for path in tmp_path.iterdir():
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+    assert resumed.step(step=2, groups=random_groups(1)) == trainer.step(step=2, groups=random_groups(1))
 
 
 def test_another_models_checkpoint_is_refused(tmp_path):
@@ -71,6 +109,10 @@ def test_published_weights_prove_themselves_and_do_not_change():
     assert digest_tensors(published.items()) == before.digest
 
 
+def test_a_step_is_promised_bit_for_bit_on_the_cpu():
+    assert make_trainer().exact
+
+
 def test_random_generators_go_on_where_they_were(tmp_path):
     trainer = make_trainer()
     trainer.save(tmp_path)
@@ -79,14 +121,26 @@ def test_random_generators_go_on_where_they_were(tmp_path):
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_reported_as_such(tmp_path, monkeypatch, code):
     def full(tensors, path):
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        raise SafetensorError(f"Error while serializing: I/O error: {os.strerror(code)} (os error {code})")
 
     monkeypatch.setattr(state, "save_file", full)
     with pytest.raises(StorageFullError, match="disk is full"):
         CheckpointStore(tmp_path, CheckpointConfig()).save(0, make_trainer().save, {})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("said", "code"), [("(os error 13)", errno.EACCES), ("InvalidTensor", errno.EIO)])
+def test_other_errors_of_writing_keep_their_number(tmp_path, monkeypatch, said, code):
+    def fail(tensors, path):
+        raise SafetensorError(f"Error while serializing: {said}")
+
+    monkeypatch.setattr(state, "save_file", fail)
+    with pytest.raises(OSError, match=os.strerror(code)) as caught:
+        make_trainer().save(tmp_path)
+    assert caught.value.errno == code
 
 
 def test_only_the_weights_can_be_loaded(tmp_path):

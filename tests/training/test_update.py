@@ -242,6 +242,11 @@ def test_the_proximal_policy_costs_a_forward_pass_only_where_it_must():
     assert forward_passes_without_gradient(training_config(budget=4096, mini_batches=2), version=1) == 1
 
 
+def test_what_was_sampled_over_kept_keys_and_values_is_no_versions_own_log_prob():
+    config = training_config(budget=4096, mini_batches=2)
+    assert forward_passes_without_gradient(config, version=0, kept_kv=True) == 1
+
+
 def test_what_a_coarser_engine_stored_is_no_substitute_for_the_trainers_own_log_probs():
     config = training_config(budget=4096, mini_batches=2).model_copy(update={"compute": "float32"})
     assert forward_passes_without_gradient(config, version=0, dtype=torch.bfloat16) == 1

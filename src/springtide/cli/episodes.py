@@ -12,6 +12,17 @@ from springtide.core.trajectory import Trajectory
 from springtide.runtime.journal import open_journal_reader, read_trajectory, reading
 from springtide.telemetry.run_folder import RunFolder
 
+EPISODES = (
+    "(SELECT * FROM trajectories AS one WHERE purpose <> 'train' OR NOT EXISTS (SELECT 1 FROM trajectories AS later"
+    " WHERE later.purpose = one.purpose AND later.grp = one.grp AND later.slot = one.slot"
+    " AND later.attempt = one.attempt AND later.id > one.id))"
+)
+"""Each episode once. A training episode is journalled again when its group is graded, and played again when its step
+was killed: the last word counts. Evaluations of several versions have episodes of the same name."""
+
+MOST = 2**63 - 1
+"""The largest number that SQLite knows."""
+
 
 class EpisodeRow(msgspec.Struct, frozen=True, kw_only=True):
     """An episode in a list. `reward` is None where it is invalid, `version` the oldest that it was sampled from."""
@@ -48,11 +59,11 @@ def open_episodes(folder: RunFolder) -> Iterator[sqlite3.Connection]:
 
 def overview(connection: sqlite3.Connection, *, newest: int) -> Overview:
     ends = connection.execute("SELECT end, count(*) FROM ends GROUP BY end ORDER BY end").fetchall()
-    total, invalid = connection.execute("SELECT count(*), sum(reward IS NULL) FROM trajectories").fetchone()
+    total, invalid = connection.execute(f"SELECT count(*), sum(reward IS NULL) FROM {EPISODES}").fetchone()
     rows = connection.execute(
-        "SELECT purpose, grp, slot, attempt, reward, ending, turns, tokens, version FROM trajectories"
+        f"SELECT purpose, grp, slot, attempt, reward, ending, turns, tokens, version FROM {EPISODES}"
         " ORDER BY id DESC LIMIT ?",
-        (newest,),
+        (min(newest, MOST),),
     )
     return Overview(
         ends=dict(ends),
@@ -81,7 +92,7 @@ def episode(connection: sqlite3.Connection, text: str) -> Trajectory:
     attempt = member.attempt if text.count(".") == 2 else None
     try:
         return read_trajectory(connection, member.purpose, member.group, member.slot, attempt)
-    except KeyError:
+    except (KeyError, OverflowError):  # no episode has a number that SQLite could not store
         some = overview(connection, newest=1).newest
         hint = f"the newest is {some[0].id}" if some else "there are none yet"
         raise UsageError(f"--trajectory {text}: the run has no such finished episode; {hint}.") from None

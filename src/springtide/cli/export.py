@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from springtide.cli.console import output
 from springtide.cli.extras import require_train
@@ -16,7 +17,7 @@ def register(app: typer.Typer) -> None:
         "export",
         epilog=examples(
             "springtide export quickstart-20300501-120000 my-agent",
-            "springtide export quickstart-20300501-120000 my-agent-30 --step 30",
+            "springtide export quickstart-20300501-120000 my-agent-50 --step 50",
         ),
     )(export)
 
@@ -34,9 +35,10 @@ def export(
     from springtide.launch.export import export_run
 
     exported = export_run(folder, target, step=step)
+    place = escape(str(target))
     output().print(
-        f"The policy after step {exported} is in {target}: "
-        f'[cyan]AutoModelForCausalLM.from_pretrained("{target}")[/] loads it.',
+        f"The policy after step {exported} is in {place}: "
+        f'[cyan]AutoModelForCausalLM.from_pretrained("{place}")[/] loads it.',
         soft_wrap=True,
         highlight=False,
     )

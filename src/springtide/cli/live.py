@@ -98,6 +98,8 @@ def panel(status: Status, *, rewards: list[float]) -> RenderableType:
         lines.insert(1, _bar(status.step / status.steps))
     if len(rewards) > 1:
         lines.append(Text.assemble(("reward ", "dim"), sparkline(rewards)))
+    if status.alarm:
+        lines.append(Text.assemble(("alarm ", "bold red"), status.alarm))
     for wait in status.waits[:SHOWN_WAITS]:
         lines.append(Text.assemble(("waiting ", "dim"), f"{wait.name} ", (f"{wait.owner} {wait.age:.1f} s", "yellow")))
     return Group(*lines)
@@ -126,6 +128,8 @@ def plain_line(status: Status) -> str:
     if status.steps:
         parts[0] += f", train step {status.step} of {status.steps}"
     parts += [f"{name} {value}" for name, value in numbers(status)]
+    if status.alarm:
+        parts.append(f"alarm: {status.alarm}")
     if status.waits:
         oldest = status.waits[0]
         parts.append(f"oldest wait {oldest.name} ({oldest.owner}) {oldest.age:.1f} s")

@@ -5,6 +5,7 @@ import json
 import msgspec
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from springtide.cli.console import output
 from springtide.cli.options import Json, examples
@@ -30,7 +31,8 @@ def sandbox(as_json: Json = False) -> None:
         table = Table("level", "works", "safe for model output", "why not", box=None, pad_edge=False)
         for report in reports:
             works = "[green]yes[/]" if report.usable else "[red]no[/]"
-            table.add_row(report.level.value, works, "yes" if report.safe else "no, opt in by name", report.reason)
+            safe = "yes" if report.safe else "no, opt in by name"
+            table.add_row(report.level.value, works, safe, Text(report.reason))
         output().print(table)
     if chosen is None:
         raise UnsafeSandboxError(

@@ -1,6 +1,11 @@
-"""`springtide show`: what a run's agent did. An overview, or one episode turn by turn as a person reads it."""
+"""`springtide show`: what a run's agent did. An overview, or one episode turn by turn as a person reads it.
+
+A terminal obeys control characters, and what a model or an environment says must give it no orders: they are spelled
+out wherever an episode's text is printed. Nor is any of it, or a path, read as markup.
+"""
 
 import json
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -19,6 +24,14 @@ from springtide.core.trajectory import Trajectory
 from springtide.telemetry.run_folder import RunFolder
 
 ROLE_STYLES = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
+
+_ORDERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but line feed and tab, those that turn the direction of writing, and what is no character."""
+
+
+def visible(text: str) -> str:
+    """`text` with whatever a terminal would obey spelled out, as in \\x1b."""
+    return _ORDERS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def register(app: typer.Typer) -> None:
@@ -64,9 +77,9 @@ def show(
 
 def print_overview(console: Console, folder: RunFolder, found: Overview) -> None:
     ends = ", ".join(f"{count} {end}" for end, count in found.ends.items()) or "none ended yet"
-    console.print(f"[bold cyan]{folder.id}[/]  made {folder.info.created}", highlight=False)
+    console.print(Text.assemble((folder.id, "bold cyan"), f"  made {folder.info.created}"))
     if folder.info.parent is not None:
-        console.print(f"branched from {folder.info.parent.run} at step {folder.info.parent.step}", highlight=False)
+        console.print(Text(f"branched from {folder.info.parent.run} at step {folder.info.parent.step}"))
     console.print(f"{found.episodes} episodes, {found.invalid} of them invalid; issued slots: {ends}", highlight=False)
     if not found.newest:
         return
@@ -74,26 +87,27 @@ def print_overview(console: Console, folder: RunFolder, found: Overview) -> None
     for row in found.newest:
         table.add_row(*_cells(row))
     console.print(table)
-    console.print(f"[dim]springtide show {folder.path} --trajectory {found.newest[0].id}[/]", soft_wrap=True)
+    console.print(Text(f"springtide show {folder.path} --trajectory {found.newest[0].id}", "dim"), soft_wrap=True)
 
 
 def _cells(row: EpisodeRow) -> tuple[str | Text, ...]:
     reward = Text("invalid", "red") if row.reward is None else f"{row.reward:.3g}"
-    ending = row.ending if len(row.ending) <= 60 else row.ending[:57] + "..."
+    ending = visible(row.ending if len(row.ending) <= 60 else row.ending[:57] + "...")
     return (row.id, reward, Text(ending), str(row.turns), str(row.tokens), str(row.version))
 
 
 def print_episode(console: Console, one: Trajectory) -> None:
     """Every message under its role, sampled turns with their tokens and policy versions, the outcome at the end."""
-    console.print(Text.assemble(("episode ", "dim"), (str(one.member), "bold"), ("  task ", "dim"), one.task_id))
+    task = visible(one.task_id)
+    console.print(Text.assemble(("episode ", "dim"), (str(one.member), "bold"), ("  task ", "dim"), task))
     for message, segment in conversation(one):
         console.print()
         console.print(_heading(message, segment))
         extras = _extras(message)
         if message.text or not extras:
-            console.print(Text(message.text) if message.text else Text("(nothing)", "dim"), soft_wrap=True)
+            console.print(Text(visible(message.text)) if message.text else Text("(nothing)", "dim"), soft_wrap=True)
         for extra in extras:
-            console.print(Text(extra, "dim"), soft_wrap=True)
+            console.print(Text(visible(extra), "dim"), soft_wrap=True)
     console.print()
     console.print(_outcome(one))
 
@@ -125,7 +139,7 @@ def episode_document(one: Trajectory) -> dict[str, Any]:
 
 
 def _heading(message: Message, segment: Segment | None) -> Text:
-    name = f"{message.role} {message.name}".strip()
+    name = visible(f"{message.role} {message.name}".strip())
     heading = Text(name, f"bold {ROLE_STYLES[message.role]}")
     if segment is not None:
         versions = sorted(set(segment.versions))
@@ -147,12 +161,13 @@ def _extras(message: Message) -> list[str]:
 def _outcome(one: Trajectory) -> Text:
     facts = f"  {one.turns} turns, {one.trained_tokens} sampled tokens, {one.seconds:.2f} s"
     if not isinstance(one.outcome, Valid):
-        text = Text.assemble(("invalid ", "bold red"), f"({one.outcome.cause.value}): {one.outcome.detail}")
+        detail = visible(one.outcome.detail)
+        text = Text.assemble(("invalid ", "bold red"), f"({one.outcome.cause.value}): {detail}")
         return text.append(facts, "dim")
     style = "bold green" if one.outcome.reward > 0 else "bold red"
     text = Text.assemble((f"reward {one.outcome.reward:g}", style), f"  {one.outcome.ending.value}")
     if one.outcome.detail:
-        text.append(f": {one.outcome.detail}")
+        text.append(f": {visible(one.outcome.detail)}")
     for name, value in one.outcome.metrics.items():
-        text.append(f"  {name} {value:g}", "dim")
+        text.append(f"  {visible(name)} {value:g}", "dim")
     return text.append(facts, "dim")

@@ -10,7 +10,7 @@ import typer
 from springtide.cli.console import output
 from springtide.cli.live import panel
 from springtide.cli.options import Json, RunName, examples
-from springtide.core.errors import UsageError
+from springtide.core.errors import RunDamagedError, UsageError
 from springtide.evaluation.report import duration
 from springtide.evaluation.result import history
 from springtide.telemetry.jsonl import read_metrics
@@ -29,6 +29,8 @@ def status(run: RunName, as_json: Json = False) -> None:
     """Say what a run is doing: phase, step, reward, rate, and what waits for what, oldest first."""
     folder = RunFolder.open(run)
     found = read_status(folder.status)
+    if found is None and folder.status.exists():
+        raise RunDamagedError(f"{folder.status} cannot be read: delete it; resuming the run writes it again.")
     if found is None:
         raise UsageError(f"Run {folder.id} has no status yet: it has not started, or is starting right now.")
     records = list(read_metrics(folder.metrics))
@@ -45,10 +47,12 @@ def status(run: RunName, as_json: Json = False) -> None:
     if running:
         console.print(f"Running as process {found.pid}, updated {age:.0f} s ago.", highlight=False)
     elif found.finished:
-        console.print(f"Not running: {found.phase} {duration(age)} ago.", highlight=False)
+        console.print(f"Not running: {found.phase} {duration(age)} ago.", highlight=False, markup=False)
     else:
         console.print(
             f"Not running: it stopped without a word {duration(age)} ago. Go on with: springtide train --resume {run}",
             soft_wrap=True,
             highlight=False,
+            markup=False,
+            emoji=False,
         )

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from springtide.cli.console import INTERRUPTED, complain, errors, output
@@ -21,6 +22,7 @@ from springtide.evaluation.report import HEADER, duration, next_commands, succes
 from springtide.evaluation.result import RunResult
 from springtide.recipe import anchored, dump_recipe, load_recipe
 from springtide.telemetry.run_folder import RunFolder
+from springtide.training.checkpoint import CheckpointStore
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +32,7 @@ def register(app: typer.Typer) -> None:
             "springtide train quickstart",
             "springtide train quickstart --set scheduling.mode=async --set seed=1",
             "springtide train --resume quickstart-20300501-120000",
-            "springtide train --resume quickstart-20300501-120000 --from 30 --set training.learning_rate=1e-4",
+            "springtide train --resume quickstart-20300501-120000 --from 50 --set training.learning_rate=5e-5",
         ),
     )(train)
 
@@ -58,8 +60,9 @@ def train(
     require_train("springtide train")
     loaded, folder = _prepare(recipe, overrides or [], run_folder, resume, from_step)
     console = errors() if as_json else output()
-    console.print(f"Run [bold cyan]{folder.id}[/] in {folder.path}", soft_wrap=True, highlight=False)
-    with contextlib.nullcontext() if resume is not None else undone_by_mistakes(folder):
+    announce(console, folder)
+    is_new = resume is None or from_step is not None
+    with undone_by_mistakes(folder) if is_new else contextlib.nullcontext():
         result = _run(loaded, folder, console)
     print_result(console, folder, result)
     if as_json:
@@ -73,13 +76,19 @@ def _run(recipe: Recipe, folder: RunFolder, console: Console) -> RunResult:
         with live_view(console) as view:
             return launch(recipe=recipe, folder=folder, view=view)
     except KeyboardInterrupt:
-        complain(f"Interrupted; nothing is lost. Go on with: springtide train --resume {folder.path}")
+        kept = "nothing is lost" if folder.checkpoint_steps() else "the warm start will begin again"
+        complain(f"Interrupted; {kept}. Go on with: springtide train --resume {folder.path}")
         raise typer.Exit(INTERRUPTED) from None
 
 
 def result_line(result: RunResult) -> str:
     """The result as one JSON object on one line."""
     return json.dumps(msgspec.to_builtins(result))
+
+
+def announce(console: Console, folder: RunFolder) -> None:
+    where = escape(str(folder.path))
+    console.print(f"Run [bold cyan]{escape(folder.id)}[/] in {where}", soft_wrap=True, highlight=False)
 
 
 def print_result(console: Console, folder: RunFolder, result: RunResult) -> None:
@@ -92,12 +101,12 @@ def print_result(console: Console, folder: RunFolder, result: RunResult) -> None
         console.print(table)
     console.print(
         f"{duration(result.seconds)}, {result.goodput_tokens_per_s:,.0f} trained tokens per second. "
-        f"Report: {folder.report}",
+        f"Report: {escape(str(folder.report))}",
         soft_wrap=True,
         highlight=False,
     )
     for command, why in next_commands(str(folder.path)):
-        console.print(f"  [cyan]{command}[/]  [dim]{why}[/]", soft_wrap=True, highlight=False)
+        console.print(f"  [cyan]{escape(command)}[/]  [dim]{why}[/]", soft_wrap=True, highlight=False)
 
 
 def _prepare(
@@ -127,4 +136,6 @@ def _prepare(
             f"--from {from_step} is beyond scheduling.steps = {branch.scheduling.steps}, the end of the run: raise it, "
             f"such as --set scheduling.steps={from_step + branch.scheduling.steps}, or branch from an earlier step."
         )
+    if from_step in source.checkpoint_steps():
+        CheckpointStore(source.checkpoints, branch.checkpoint).at(from_step)  # RunDamagedError before anything is made
     return branch, source.branch(from_step, name=branch.name, recipe_text=dump_recipe(branch), path=path)

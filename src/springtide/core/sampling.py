@@ -38,7 +38,6 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     tokens: tuple[int, ...]
     params: SamplingParams
-    images: tuple[str, ...] = ()
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from springtide.engines.blocks import Block
-from springtide.engines.linear import has_onednn, product
 from springtide.engines.storage import LayerShape, Storage
+from springtide.policy.linear import has_onednn, product
 
 PRODUCTS_QUERIES = 32
 PRODUCTS_REACH = 512
@@ -144,7 +144,8 @@ class RowGroup:
             mask = self._mask(options.window, 1, 0)
             pieces = [scaled_dot_product_attention(q, key, value, mask, scale=options.scale) for q in query.unbind(2)]
             result = torch.stack(pieces, dim=2)
-        result = result.view(self._blocks, heads, self._queries, -1).transpose(1, 2)
+        # Fused kernels return their own strides: memory-efficient attention, for one, [blocks, queries, heads, width].
+        result = result.reshape(self._blocks, heads, self._queries, -1).transpose(1, 2)
         return result.reshape(self._blocks * self._queries, heads, -1)
 
     def _products(

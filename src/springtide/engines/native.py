@@ -1,11 +1,12 @@
 """Decode attention in C, where the host has a C compiler: compiled in a fraction of a second when first needed.
 
-Decoding reads all keys and values for a single query per row. PyTorch's batched products reach about half of the
-memory bandwidth there, need masks, and read every row of a group up to the longest. This kernel reads exactly each
-row's own KV. Without a compiler, or off the CPU, or below float32, the engine uses PyTorch's operators instead.
+Decoding reads all keys and values for a single query per row. PyTorch's batched products need masks and read every row
+of a group up to the longest. This kernel reads exactly each row's own KV. Where it cannot be compiled or loaded, or off
+the CPU, or below float32, the engine uses PyTorch's operators instead.
 """
 
 import ctypes
+import logging
 import os
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ from pathlib import Path
 import torch
 
 from springtide.engines.storage import LayerShape
+
+log = logging.getLogger(__name__)
 
 Kernel = Callable[..., None]
 
@@ -34,6 +37,9 @@ FLAGS = [
 ]
 TUNINGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], [])
 """Tried in this order: not every compiler knows OpenMP or its own machine."""
+
+COMPILER_SECONDS = 60
+"""How long a compiler may take, a hundred times what it should: some wait for a licence or a remote cache."""
 
 
 class DecodeKernel:
@@ -63,20 +69,33 @@ class DecodeKernel:
 
 @cache
 def decode_kernel(shape: LayerShape, heads: int) -> DecodeKernel | None:
-    """The kernel for `heads` query heads over a layer of `shape`, or None where none can be compiled."""
+    """The kernel for `heads` query heads over a layer of `shape`, or None: without a compiler, or as the log says."""
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
     sharing = heads // shape.key.heads
     defines = [f"-DSHARING={sharing}", f"-DKEY={shape.key.width}", f"-DVALUE={shape.value.width}"]
+    try:
+        function = _compiled(compiler, defines)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.info("Decode attention runs on PyTorch's operators: its kernel cannot be compiled and loaded (%s).", error)
+        return None
+    return DecodeKernel(function, sharing, shape.value.width)
+
+
+def _compiled(compiler: str, defines: list[str]) -> Kernel:
+    """OSError also where the folder for temporary files is full or forbids its files to be executed."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "decode.so"
         source = str(files("springtide.engines") / "decode.c")
         for tuning in TUNINGS:
             command = [compiler, *FLAGS, *tuning, *defines, source, "-o", str(library), "-lm"]
-            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-                function = ctypes.CDLL(str(library)).decode
-                function.argtypes = [ctypes.c_void_p] * 8 + [ctypes.c_int64] * 2 + [ctypes.c_float]
-                function.restype = None
-                return DecodeKernel(function, sharing, shape.value.width)
-    return None
+            done = subprocess.run(command, capture_output=True, check=False, timeout=COMPILER_SECONDS)
+            if done.returncode == 0:
+                break
+        done.check_returncode()
+        function = ctypes.CDLL(str(library)).decode
+    function.argtypes = [ctypes.c_void_p] * 8 + [ctypes.c_int64] * 2 + [ctypes.c_float]
+    function.restype = None
+    kernel: Kernel = function
+    return kernel

@@ -14,10 +14,11 @@ from springtide.engines.attention import NAME
 from springtide.engines.batch import Batch
 from springtide.engines.blocks import Blocks
 from springtide.engines.group import AttentionOptions, Row
-from springtide.engines.linear import use_onednn
 from springtide.engines.native import DecodeKernel, decode_kernel
 from springtide.engines.storage import LayerShape, PlaneShape, Storage
+from springtide.policy.device import avoid_planned_attention
 from springtide.policy.digest import digest_tensors, named_weights
+from springtide.policy.linear import infer_with_onednn
 
 PROBE_LENGTH = 7
 """Tokens of the pass that a model proves itself on."""
@@ -36,11 +37,12 @@ class Network:
         self.config = model.config.get_text_config()
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
+        avoid_planned_attention(self.device)
         probe = torch.arange(PROBE_LENGTH, device=self.device) % self.config.vocab_size
         with torch.inference_mode():
             expected = self.model(input_ids=probe[None], use_cache=False).logits[0]
             self.model.set_attn_implementation(NAME)
-            use_onednn(self.model)
+            infer_with_onednn(self.model)
             recorder = self._discover(probe)
             self.layers = [recorder.layers[layer] for layer in sorted(recorder.layers)]
             self._kernels = self._compiled(recorder) if native else None
@@ -154,6 +156,20 @@ def _require_plain_attention(model: Any) -> None:
     others = sorted(set(getattr(config, "layer_types", None) or ()) - KNOWN_LAYERS)
     if others:
         raise _unsupported(model, f"has layers of type {', '.join(others)}")
+    for kind in sorted(_rope_types(config)):
+        if "dynamic" in kind or kind == "longrope":
+            raise UsageError(
+                f"{type(model).__name__} has rope_type '{kind}', whose rotary frequencies follow the longest sequence "
+                "of a batch, so that log-probs would depend on what a sequence is batched with; use a model with "
+                "another rope_type (default, linear, llama3, yarn)."
+            )
+
+
+def _rope_types(config: Any) -> set[str]:
+    """Of all layers; the parameters are one table, or one for each type of layer."""
+    parameters: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    tables = [parameters, *(value for value in parameters.values() if isinstance(value, dict))]
+    return {str(table["rope_type"]) for table in tables if "rope_type" in table}
 
 
 def _unsupported(model: Any, reason: str) -> UsageError:

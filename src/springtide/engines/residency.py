@@ -54,7 +54,7 @@ class ResidentSessions:
     def make_hot(self, session: Session, tokens: int) -> bool:
         """Give `session` a block for `tokens` tokens with its KV in it, moving paused sessions out if need be.
 
-        False if running sessions leave no such block; nothing of `session` has changed then.
+        False if running sessions leave no such block; the session keeps its KV then, though perhaps in another block.
         """
         old = session.block
         if old is not None and old.length >= block_length(tokens):

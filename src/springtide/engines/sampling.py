@@ -1,7 +1,8 @@
 """One token for every row at once: transform, inverse CDF, log-prob.
 
-A row's number in (0, 1] depends on its stream and the token's position alone, and the CDF is summed in float64 in
-token order, so a row draws the same token in any batch.
+A row's number in (0, 1] depends on its stream and the token's position alone. On the CPU the CDF is summed in float64
+in token order, so that equal logits give a row the same token in any batch; an accelerator may sum in another order,
+and then a number on the edge between two tokens may fall either way.
 """
 
 from collections.abc import Sequence

@@ -7,6 +7,7 @@ it in place. Planes of one shape share a buffer, so that moving a sequence is on
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from springtide.engines.blocks import Block
@@ -40,7 +41,7 @@ class Storage:
                 self._places.append((shape, counts.get(shape, 0)))
                 counts[shape] = counts.get(shape, 0) + 1
         self._buffers = {
-            shape: torch.zeros(count, capacity * shape.heads * shape.width, device=device, dtype=dtype)
+            shape: _zeros(count, capacity * shape.heads * shape.width, device=device, dtype=dtype)
             for shape, count in counts.items()
         }
 
@@ -97,3 +98,18 @@ class Storage:
         size = shape.heads * shape.width
         flat = self._buffers[shape][:, block.offset * size : (block.offset + block.length) * size]
         return flat.view(-1, shape.heads, block.length, shape.width)[:, :, :tokens]
+
+
+ALIGNMENT = 64
+"""Bytes, a cache line: as PyTorch aligns its own memory."""
+
+
+def _zeros(rows: int, columns: int, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Zeros [rows, columns]. On the CPU the system gives the memory page by page, when a sequence first comes to it;
+    PyTorch's own zeros are written, and so occupied, at once."""
+    if device.type != "cpu":
+        return torch.zeros(rows, columns, device=device, dtype=dtype)
+    size = rows * columns * dtype.itemsize
+    raw = torch.from_numpy(np.zeros(size + ALIGNMENT, dtype=np.uint8))
+    start = -raw.data_ptr() % ALIGNMENT
+    return raw[start : start + size].view(dtype).view(rows, columns)

@@ -148,10 +148,6 @@ class TorchEngine:
             reloads=self._residents.reloads,
         )
 
-    def close(self) -> None:
-        for session in list(self._residents):
-            self.release(session.member)
-
     def _check(self, request: SampleRequest) -> None:
         limit = self.capabilities.max_context
         if not 0 < len(request.tokens) < limit:
@@ -162,10 +158,6 @@ class TorchEngine:
         if request.params.max_tokens < 1:
             raise ValueError(
                 f"request of {request.member} has max_tokens {request.params.max_tokens}; ask for 1 or more."
-            )
-        if request.images:
-            raise ValueError(
-                f"request of {request.member} has images, which the torch engine does not take; send text."
             )
 
     def _new_session(self, member: Member) -> Session:

@@ -12,9 +12,12 @@ class ShellConfig(StrictModel):
 
     type: Literal["shell"] = "shell"
     families: tuple[Literal["sum", "config", "log"], ...] = Field(("sum", "config", "log"), min_length=1)
-    levels: tuple[int, ...] = Field((1, 2), min_length=1, description="Difficulty levels drawn from, 1 to 3.")
+    levels: tuple[Literal[1, 2, 3], ...] = Field((1, 2), min_length=1, description="Difficulty levels drawn from.")
     flaw_rate: float = Field(
-        0.6, ge=0, le=1, description="Share of demonstrations with a stated flaw; imitation alone cannot do better."
+        0.6,
+        ge=0,
+        le=1,
+        description="Share of demonstrations with a stated flaw; the rest is the success rate of the demonstrations.",
     )
     command_seconds: float = Field(5.0, gt=0, description="Wall time that the task grants a command.")
 

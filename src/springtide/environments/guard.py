@@ -3,10 +3,12 @@
 An exception, a phase that hangs or a value that is not what the contract says ends the episode as `Invalid`, with one
 sentence that names the phase; it never becomes a reward and never escapes. Every environment of a source is wrapped in
 this. Phases run as tasks of their own, so that an environment that swallows cancellation is left behind, not waited
-for. `close` runs once, after anything, and never raises.
+for. `close` runs once, after anything, and never raises; the first time that it fails, a warning says so.
 """
 
 import asyncio
+import json
+import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from numbers import Real
@@ -19,7 +21,10 @@ from springtide.core.message import ImagePart, Message, Role, TextPart, ToolSche
 from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome, Valid
 from springtide.core.task import Task
 from springtide.core.trajectory import Trajectory
+from springtide.environments.hooks import Hooks
 from springtide.ports.environment import Environment, Observation, PhaseLimits
+
+LOGGER = logging.getLogger("springtide.environments")
 
 T = TypeVar("T")
 
@@ -27,22 +32,39 @@ _GRACE = 1.0
 """Seconds that a cancelled phase gets to clean up before it is left behind."""
 _ROLES = frozenset(get_args(Role))
 
+_unclosed: set[str] = set()
+"""Classes of which a warning said already that closing them fails."""
+
 
 class GuardedEnvironment:
     """An Environment around what `create` makes. `reset` and `step` raise InvalidEpisodeError and nothing else;
-    `verify` returns an outcome; `close_error` tells what went wrong in `close`."""
+    `verify` returns an outcome. `hooks` names the class for people, and tells where its constructor runs.
+    `tool_replies_only`: what it declared about the messages of `step`."""
 
-    def __init__(self, create: Callable[[], Environment], limits: PhaseLimits) -> None:
+    def __init__(
+        self,
+        create: Callable[[], Environment],
+        limits: PhaseLimits,
+        hooks: Hooks | None = None,
+        *,
+        tool_replies_only: bool = False,
+    ) -> None:
         self._create = create
         self._limits = limits
+        self._hooks = hooks
+        self._tool_replies_only = tool_replies_only
         self._inner: Environment | None = None
         self._closed = False
-        self.close_error = ""
 
     async def reset(self, task: Task) -> Observation:
-        async def begin() -> Observation:
+        def create() -> Environment:
+            # Kept here and not by whoever waits for it: so it is closed also if a thread makes it too late.
             self._inner = self._create()
-            return await self._inner.reset(task)
+            return self._inner
+
+        async def begin() -> Observation:
+            inner = await self._hooks.call("__init__", create) if self._hooks is not None else create()
+            return await inner.reset(task)
 
         value = await self._phase("reset", begin, self._limits.reset)
         observation = _observation("reset", value)
@@ -57,6 +79,12 @@ class GuardedEnvironment:
             raise _harness("step returned neither messages nor the end of the episode.")
         if any(message.role == "assistant" for message in observation.messages):
             raise _harness("step returned a message with the role assistant, which is the agent's.")
+        others = [message.role for message in observation.messages if message.role != "tool"]
+        if self._tool_replies_only and others and not observation.done:
+            raise _harness(
+                f"step returned a message with the role {others[0]}, but the environment declares tool_replies_only: "
+                "answer with tool messages, also what could not be read as a call."
+            )
         return observation
 
     async def verify(self, ending: Ending) -> Outcome:
@@ -71,10 +99,8 @@ class GuardedEnvironment:
         if self._closed or self._inner is None:
             return
         self._closed = True
-        try:
-            await self._phase("close", self._inner.close, self._limits.close)
-        except InvalidEpisodeError as error:
-            self.close_error = error.detail
+        owner = self._hooks.owner if self._hooks is not None else type(self._inner).__name__
+        await close_quietly(self._inner, owner=owner, seconds=self._limits.close)
 
     def _open(self) -> Environment:
         assert self._inner is not None, "reset comes first"
@@ -107,6 +133,16 @@ class GuardedEnvironment:
         cause = InvalidCause.VERIFIER if phase in ("verify", "score_group") else InvalidCause.HARNESS
         described = f"{type(error).__name__} raised in {phase}: {error}".rstrip(": ")
         raise InvalidEpisodeError(cause, _storable(described))
+
+
+async def close_quietly(inner: Environment, *, owner: str, seconds: float) -> None:
+    """Close `inner`. What goes wrong is nobody's failure by now: it is logged, once for each class `owner`."""
+    try:
+        await GuardedEnvironment._phase("close", inner.close, seconds)
+    except InvalidEpisodeError as error:
+        if owner not in _unclosed:
+            _unclosed.add(owner)
+            LOGGER.warning("%s is not closed properly: %s (said once).", owner, error.detail.rstrip("."))
 
 
 Scorer = Callable[[Sequence[Trajectory]], Awaitable[Sequence[Outcome] | None]]
@@ -153,14 +189,32 @@ def _observation(phase: str, value: object) -> Observation:
     if not isinstance(value.done, bool) or not isinstance(value.ending, Ending):
         raise _harness(f"{phase} returned an Observation whose done or ending has the wrong type.")
     messages, tools = value.messages, value.tools
-    if not isinstance(messages, (tuple, list)) or not all(_well_formed(message) for message in messages):
+    if not isinstance(messages, (tuple, list)) or not all(well_formed(message) for message in messages):
         raise _harness(f"{phase} returned messages that are not Messages with a known role and storable text.")
     if not isinstance(tools, (tuple, list)) or not all(isinstance(tool, ToolSchema) for tool in tools):
         raise _harness(f"{phase} returned tools that are not ToolSchemas.")
-    return _stored(phase, msgspec.structs.replace(value, messages=tuple(messages), tools=tuple(tools)))
+    observation = _stored(phase, msgspec.structs.replace(value, messages=tuple(messages), tools=tuple(tools)))
+    if problem := not_json(observation.messages, observation.tools):
+        raise _harness(f"{phase} returned {problem}.")
+    return observation
 
 
-def _well_formed(message: object) -> bool:
+def not_json(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> str:
+    """Which tool or tool call is not JSON, as which models read it: no bytes, dates or numbers that are not finite.
+    Empty if all are."""
+    written = [(f"the tool '{tool.name}' with parameters", tool.parameters) for tool in tools]
+    calls = [call for message in messages for call in message.tool_calls]
+    written += [(f"a call of '{call.name}' with arguments", call.arguments) for call in calls]
+    for what, value in written:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            return f"{what} that are not JSON: {error}"
+    return ""
+
+
+def well_formed(message: object) -> bool:
+    """Whether it is a Message with a known role and storable text."""
     if not isinstance(message, Message) or message.role not in _ROLES:
         return False
     parts = message.content if isinstance(message.content, (tuple, list)) else (TextPart(message.content),)

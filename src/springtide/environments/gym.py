@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from springtide.core.message import Message
 from springtide.core.outcome import Ending, Outcome, Valid
 from springtide.core.task import Task
-from springtide.environments.thread import on_thread
+from springtide.environments.hooks import Hooks
 from springtide.ports.environment import Observation
 
 
@@ -25,16 +25,17 @@ class GymTextEnvironment:
     def __init__(self, inner: GymText, *, reward: Literal["sum", "last"] = "sum", blocking: bool = False) -> None:
         self._inner = inner
         self._mode = reward
-        self._blocking = blocking
+        self._hooks = gym_hooks(type(inner), blocking=blocking)
         self._reward = 0.0
 
     async def reset(self, task: Task) -> Observation:
         seed = task.seed & 0x7FFFFFFF  # many generators take 31 bits; the split is the lowest
-        observation, _ = await self._call(lambda: self._inner.reset(seed=seed))
+        observation, _ = await self._hooks.call("reset", lambda: self._inner.reset(seed=seed))
         return Observation(messages=(_message(observation),))
 
     async def step(self, action: Message) -> Observation:
-        observation, reward, terminated, truncated, _ = await self._call(lambda: self._inner.step(action.text.strip()))
+        taken = await self._hooks.call("step", lambda: self._inner.step(action.text.strip()))
+        observation, reward, terminated, truncated, _ = taken
         self._reward = reward if self._mode == "last" else self._reward + reward
         over = bool(terminated or truncated)
         ending = Ending.TURN_LIMIT if truncated and not terminated else Ending.ANSWERED
@@ -46,10 +47,11 @@ class GymTextEnvironment:
     async def close(self) -> None:
         close = getattr(self._inner, "close", None)
         if close is not None:
-            await self._call(close)
+            await self._hooks.call("close", close)
 
-    async def _call(self, hook: Any) -> Any:
-        return await on_thread(hook) if self._blocking else hook()
+
+def gym_hooks(found: type[Any], *, blocking: bool) -> Hooks:
+    return Hooks(found.__name__, blocking=blocking, remedy="set environment.blocking = true")
 
 
 def _message(observation: Any) -> Message:

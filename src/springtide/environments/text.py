@@ -6,9 +6,8 @@ what is imitated and how it is graded is never written twice.
 """
 
 import random
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import ClassVar, ParamSpec, TypeVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import msgspec
 
@@ -16,14 +15,14 @@ from springtide.core.demonstration import Demonstration
 from springtide.core.message import Message
 from springtide.core.outcome import Ending, Outcome, Valid
 from springtide.core.task import Task
-from springtide.environments.thread import on_thread
+from springtide.environments.hooks import Hooks
 from springtide.ports.environment import Observation
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 SUCCESS = 1.0
 """Reward from which a demonstration counts as a success."""
+
+LONGEST_DEMONSTRATION = 1000
+"""Turns after which a demonstration that its class does not limit counts as endless."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -63,10 +62,10 @@ class TextEnvironment:
         raise NotImplementedError
 
     async def reset(self, task: Task) -> Observation:
-        return Observation(messages=await self._call(self._opening, task))
+        return Observation(messages=await self._hooks.call("start", lambda: self._opening(task)))
 
     async def step(self, action: Message) -> Observation:
-        return await self._call(self._answer, action.text)
+        return await self._hooks.call("reply", lambda: self._answer(action.text))
 
     async def verify(self, ending: Ending) -> Outcome:
         return Valid(reward=self.__reward, ending=ending)
@@ -75,17 +74,25 @@ class TextEnvironment:
         pass
 
     def demonstration(self, task: Task) -> Demonstration | None:
-        """Play `demonstrate` on `task`; None for a class that does not implement it."""
+        """Play `demonstrate` on `task`; None for a class that does not implement it. Raises what the class raises."""
         if type(self).demonstrate is TextEnvironment.demonstrate:
             return None
         messages = [*self._opening(task)]
-        for text in self.demonstrate(random.Random(f"demonstrate {task.seed}")):
+        for turn, text in enumerate(self.demonstrate(random.Random(f"demonstrate {task.seed}"))):
+            if turn == LONGEST_DEMONSTRATION:
+                raise RuntimeError(f"it does not end within {LONGEST_DEMONSTRATION} turns")
+            if not isinstance(text, str):
+                raise TypeError(f"it gave {type(text).__name__} {text!r}, not text")
             observation = self._answer(text)
             messages += [Message(role="assistant", content=text), *observation.messages]
             if observation.done:
                 break
         success = self.__reward >= SUCCESS
         return Demonstration(task=task, messages=tuple(messages), success=success, flaw=self.flaw)
+
+    @property
+    def _hooks(self) -> Hooks:
+        return text_hooks(type(self), blocking=self.blocking)
 
     def _opening(self, task: Task) -> tuple[Message, ...]:
         text = self.start(random.Random(task.seed))
@@ -103,7 +110,6 @@ class TextEnvironment:
         ending = Ending.TURN_LIMIT if exhausted else Ending.ANSWERED
         return Observation(messages=messages, done=reply.done or exhausted, ending=ending)
 
-    async def _call(self, hook: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if self.blocking:
-            return await on_thread(partial(hook, *args, **kwargs))
-        return hook(*args, **kwargs)
+
+def text_hooks(found: type[TextEnvironment], *, blocking: bool) -> Hooks:
+    return Hooks(found.__name__, blocking=blocking, remedy="set `blocking = True` in the class")

@@ -21,12 +21,6 @@ class Count(msgspec.Struct, frozen=True):
         """k / n; None where nothing valid was seen."""
         return self.k / self.n if self.n else None
 
-    @property
-    def invalid_rate(self) -> float:
-        """Share of all episodes that ended without a verdict."""
-        total = self.n + self.invalid
-        return self.invalid / total if total else 0.0
-
 
 def pooled(counts: Iterable[Count]) -> Count:
     """All episodes of several counts (seeds, suites) as one."""

@@ -12,7 +12,7 @@ from springtide.evaluation.statistics import Interval, difference, rate_interval
 from springtide.telemetry.jsonl import read_metrics
 from springtide.telemetry.ledger import UNATTRIBUTED
 from springtide.telemetry.run_folder import RunFolder, write_atomically
-from springtide.telemetry.status import read_status
+from springtide.telemetry.status import Status, read_status
 
 LOGGER = logging.getLogger("springtide.evaluation")
 
@@ -27,9 +27,15 @@ def load_result(folder: RunFolder) -> tuple[RunResult, History]:
     stored = read_result(folder.result)
     if stored is not None:
         return stored.result, past
-    status = read_status(folder.status)
-    seconds = status.updated - status.started if status is not None else 0.0
-    return partial_result(folder.id, seconds, past), past
+    return partial_result(folder.id, _seconds_so_far(past, read_status(folder.status)), past), past
+
+
+def _seconds_so_far(past: History, status: Status | None) -> float:
+    """For how long processes drove the run, in sum: the last by its status, the earlier ones by their metrics."""
+    if status is None:
+        return sum(span.end - span.start for span in past.processes)
+    earlier = [span for span in past.processes if span.end <= status.started]
+    return sum(span.end - span.start for span in earlier) + status.updated - status.started
 
 
 def write_report(folder: RunFolder, result: RunResult) -> None:
@@ -86,8 +92,9 @@ def markdown(folder: RunFolder, result: RunResult, past: History, *, curve: bool
     lines += _table(HEADER, rows) if rows else ["Nothing was evaluated."]
     lines += [
         "",
-        "Intervals are Wilson's at 95 %; the gain's is Newcombe's for independent episodes. Invalid episodes ended",
-        "for a cause outside the agent's reach and are part of no rate.",
+        "Intervals are Wilson's at 95 %; the gain's is Newcombe's for independent episodes, which as a rule is wider",
+        "than one that knows the tasks to be the same. Invalid episodes ended for a cause outside the agent's reach",
+        "and are part of no rate.",
         "",
         f"Wall time {duration(result.seconds)}; goodput {result.goodput_tokens_per_s:,.0f} trained tokens per second.",
     ]
@@ -98,7 +105,7 @@ def markdown(folder: RunFolder, result: RunResult, past: History, *, curve: bool
         lines += ["", *_table(("step", *HEADER[1:]), evaluated)]
     lines += _ledger_section(past)
     lines += ["", "## Next", ""]
-    lines += [f"- `{command}`: {why}" for command, why in next_commands(info.id)]
+    lines += [f"- `{command}`: {why}" for command, why in next_commands(str(folder.path))]
     return "\n".join(lines) + "\n"
 
 
@@ -139,10 +146,15 @@ def _table(header: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _draw(path: Path, result: RunResult, past: History) -> bool:
+    """Whether there is a curve now. It is a convenience: what fails in it never costs the report, or the run."""
     if not (past.rewards or past.evaluations):
         return False
-    if find_spec("matplotlib") is None:
-        LOGGER.info("matplotlib is not installed: the report has no curve.")
+    try:
+        if find_spec("matplotlib") is None:
+            LOGGER.info("matplotlib is not installed: the report has no curve.")
+            return False
+        draw_curve(path, title=result.run, past=past)
+    except Exception as error:
+        LOGGER.warning("The report has no curve, as matplotlib failed: %s.", error or type(error).__name__)
         return False
-    draw_curve(path, title=result.run, past=past)
     return True

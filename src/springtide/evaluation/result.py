@@ -1,6 +1,7 @@
 """What a run came to: the counts before and after, and how its time was spent."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -37,12 +38,20 @@ class Rewards(msgspec.Struct, frozen=True):
     standard_error: float | None
 
 
+class Span(msgspec.Struct, frozen=True):
+    """When a process drove the run, in Unix seconds: from the start of its lanes to the last metrics that it wrote."""
+
+    start: float
+    end: float
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What the metrics file says about the way. `ledger` has seconds per lane and bin."""
+    """What the metrics file says about the way. `ledger` has seconds per lane and bin, over all `processes`."""
 
     evaluations: tuple[Evaluation, ...] = ()
     rewards: tuple[Rewards, ...] = ()
     ledger: dict[str, dict[str, float]] = {}
+    processes: tuple[Span, ...] = ()
     goodput_tokens_per_s: float | None = None
 
 
@@ -74,10 +83,12 @@ def history(records: Iterable[MetricRecord]) -> History:
     errors = dict(series(records, "reward/standard_error"))
     rewards = tuple(Rewards(step, mean, errors.get(step)) for step, mean in series(records, "reward/mean"))
     goodput = series(records, "rollout/goodput_tokens_per_s")
+    processes = _processes(records)
     return History(
         evaluations=_evaluations(records),
         rewards=rewards,
-        ledger=_ledger(records),
+        ledger=_summed(processes),
+        processes=tuple(Span(process.start, process.end) for process in processes),
         goodput_tokens_per_s=goodput[-1][1] if goodput else None,
     )
 
@@ -107,7 +118,7 @@ def read_result(path: Path) -> StoredResult | None:
         return msgspec.json.decode(path.read_bytes(), type=StoredResult)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RunDamagedError(
             f"{path} cannot be read ({error}): delete it and resume the run, which makes it again."
         ) from error
@@ -118,25 +129,58 @@ def _evaluations(records: list[MetricRecord]) -> tuple[Evaluation, ...]:
         dict(series(records, name)) for name in ("eval/successes", "eval/valid", "eval/invalid")
     ]
     successes, valid, invalid = parts
-    return tuple(
-        Evaluation(step, Count(int(successes[step]), int(valid[step]), int(invalid.get(step, 0))))
-        for step in sorted(successes.keys() & valid.keys())
-    )
+    found = []
+    for step in sorted(successes.keys() & valid.keys()):
+        with suppress(ValueError):  # a damaged line: not a number, or more successes than episodes
+            count = Count(int(successes[step]), int(valid[step]), int(invalid.get(step, 0)))
+            found.append(Evaluation(step, count))
+    return tuple(found)
 
 
-def _ledger(records: list[MetricRecord]) -> dict[str, dict[str, float]]:
-    """Seconds per lane and bin. A resumed run starts its totals afresh: where one drops, a new process began."""
-    finished: dict[tuple[str, str], float] = {}
-    latest: dict[tuple[str, str], float] = {}
+Bins = dict[str, dict[str, float]]
+"""Seconds per lane and bin."""
+
+
+class _Process:
+    """What one process booked. Its totals begin at zero, so a resumed run's have to be told from its predecessor's."""
+
+    def __init__(self, time: float, lanes: Bins) -> None:
+        self.start = min(time - sum(bins.values()) for bins in lanes.values())
+        self.end = time
+        self.lanes = lanes
+
+    def take(self, time: float, lanes: Bins) -> None:
+        self.end = time
+        self.lanes = {**self.lanes, **lanes}
+
+    def goes_on_in(self, time: float, lanes: Bins) -> bool:
+        """Not if some total is below what it was, or a lane that is known began only after the last record."""
+        for lane in lanes.keys() & self.lanes.keys():
+            if any(lanes[lane].get(name, 0.0) < seconds for name, seconds in self.lanes[lane].items()):
+                return False
+            if time - sum(lanes[lane].values()) > self.end:
+                return False
+        return True
+
+
+def _processes(records: list[MetricRecord]) -> list[_Process]:
+    found: list[_Process] = []
     for record in records:
-        totals = {key: value for name, value in record.metrics.items() if (key := parse_ledger_name(name))}
-        if any(value < latest.get(key, 0.0) for key, value in totals.items()):
-            for key, value in latest.items():
-                finished[key] = finished.get(key, 0.0) + value
-            latest = {}
-        latest |= totals
-    lanes: dict[str, dict[str, float]] = {}
-    for lane, bin_name in sorted(finished.keys() | latest.keys()):
-        key = (lane, bin_name)
-        lanes.setdefault(lane, {})[bin_name] = finished.get(key, 0.0) + latest.get(key, 0.0)
-    return lanes
+        lanes: Bins = {}
+        for name, seconds in record.metrics.items():
+            if key := parse_ledger_name(name):
+                lanes.setdefault(key[0], {})[key[1]] = seconds
+        if lanes and found and found[-1].goes_on_in(record.time, lanes):
+            found[-1].take(record.time, lanes)
+        elif lanes:
+            found.append(_Process(record.time, lanes))
+    return found
+
+
+def _summed(processes: list[_Process]) -> Bins:
+    total: Bins = {}
+    for lane in sorted({lane for process in processes for lane in process.lanes}):
+        booked = [process.lanes.get(lane, {}) for process in processes]
+        names = sorted({name for bins in booked for name in bins})
+        total[lane] = {name: sum(bins.get(name, 0.0) for bins in booked) for name in names}
+    return total

@@ -1,7 +1,7 @@
 """Intervals for success rates and their differences; pure, exact where that is cheap.
 
-Wilson's interval is used for one rate because it stays inside [0, 1] and keeps its coverage at 0 and n successes. The
-differences are Newcombe's hybrid-score intervals, which square up two Wilson intervals.
+Wilson's interval is used for one rate because it stays inside [0, 1] and keeps its coverage at 0 and n successes. That
+of a difference is Newcombe's hybrid-score interval, which squares up two Wilson intervals.
 """
 
 import math
@@ -20,23 +20,6 @@ class Interval(msgspec.Struct, frozen=True):
     estimate: float
     low: float
     high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
-
-
-class Paired(msgspec.Struct, frozen=True, kw_only=True):
-    """The same tasks under two policies: how many both solved, only the first, only the second, neither."""
-
-    both: int
-    only_first: int
-    only_second: int
-    neither: int
-
-    @property
-    def n(self) -> int:
-        return self.both + self.only_first + self.only_second + self.neither
 
 
 def wilson(k: int, n: int, *, confidence: float = CONFIDENCE) -> Interval | None:
@@ -66,54 +49,10 @@ def difference(before: Count, after: Count, *, confidence: float = CONFIDENCE) -
     second = rate_interval(after, confidence=confidence)
     if first is None or second is None:
         return None
-    return _hybrid(first, second, correlation=0.0)
-
-
-def paired_difference(table: Paired, *, confidence: float = CONFIDENCE) -> Interval | None:
-    """The interval of the second rate minus the first on the same tasks (Newcombe 1998c, method 10)."""
-    n = table.n
-    if n == 0:
-        return None
-    first = wilson(table.both + table.only_first, n, confidence=confidence)
-    second = wilson(table.both + table.only_second, n, confidence=confidence)
-    assert first is not None
-    assert second is not None
-    return _hybrid(first, second, correlation=_phi(table))
-
-
-def mcnemar(table: Paired) -> float:
-    """Two-sided exact p-value that neither policy is better: a binomial test on the tasks where they differ."""
-    differing = table.only_first + table.only_second
-    smaller = min(table.only_first, table.only_second)
-    tail = sum(math.comb(differing, i) for i in range(smaller + 1))
-    return min(1.0, 2 * tail / (1 << differing))
-
-
-def _hybrid(first: Interval, second: Interval, *, correlation: float) -> Interval:
-    """Two score intervals squared up to one for second minus first."""
     estimate = second.estimate - first.estimate
-    down_second, up_second = second.estimate - second.low, second.high - second.estimate
-    down_first, up_first = first.estimate - first.low, first.high - first.estimate
-    down = down_second**2 - 2 * correlation * down_second * up_first + up_first**2
-    up = up_second**2 - 2 * correlation * up_second * down_first + down_first**2
-    low = max(-1.0, estimate - math.sqrt(max(0.0, down)))
-    high = min(1.0, estimate + math.sqrt(max(0.0, up)))
-    return Interval(estimate, low, high)
-
-
-def _phi(table: Paired) -> float:
-    """The correlation of the two outcomes, its positive cross product reduced by n / 2 but not below zero.
-
-    Zero where a margin is empty.
-    """
-    a, b, c, d = table.both, table.only_first, table.only_second, table.neither
-    margins = (a + b) * (c + d) * (a + c) * (b + d)
-    if margins == 0:
-        return 0.0
-    cross = float(a * d - b * c)
-    if cross > 0:
-        cross = max(0.0, cross - table.n / 2)
-    return cross / math.sqrt(margins)
+    low = estimate - math.hypot(second.estimate - second.low, first.high - first.estimate)
+    high = estimate + math.hypot(second.high - second.estimate, first.estimate - first.low)
+    return Interval(estimate, max(-1.0, low), min(1.0, high))
 
 
 def _z(confidence: float) -> float:

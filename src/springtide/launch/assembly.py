@@ -1,14 +1,16 @@
 """Wires a run: every part is made here, by hand, and knows only the ports of the others."""
 
-import copy
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from springtide.config import Recipe
 from springtide.engines.torch_engine import TorchEngine
 from springtide.launch.checkpoints import RunCheckpoints
 from springtide.policy.config import PretrainedModelConfig
 from springtide.policy.device import choose_device, compute_dtype
+from springtide.policy.model import served_copy
 from springtide.ports.clock import Clock
 from springtide.ports.environment import EnvironmentSource
 from springtide.ports.executor import Executor
@@ -19,6 +21,7 @@ from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
+from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
@@ -54,7 +57,6 @@ class Assembly:
     controller: Controller
     recovery: Recovery
     monitor: Monitor
-    engine: TorchEngine
     trainer: TorchTrainer
 
 
@@ -66,8 +68,14 @@ def make_trainer(recipe: Recipe, model: Any) -> TorchTrainer:
         config=recipe.training,
         total_steps=recipe.scheduling.steps,
         transform=Transform(temperature=rollout.temperature, top_k=rollout.top_k, top_p=rollout.top_p),
-        dtype=compute_dtype(_dtype(recipe), choose_device()),
+        dtype=_served_dtype(recipe),
+        kept_kv=recipe.engine.kv_at_update == "keep",
     )
+
+
+def make_engine(recipe: Recipe, trainer: TorchTrainer) -> TorchEngine:
+    """The engine of the trainer's model, with a copy of the weights of its own."""
+    return TorchEngine(served_copy(trainer.model, _served_dtype(recipe)), recipe.engine, seed=recipe.seed)
 
 
 def milestones(recipe: Recipe) -> Milestones:
@@ -81,11 +89,15 @@ def milestones(recipe: Recipe) -> Milestones:
 
 
 def assemble(
-    recipe: Recipe, *, trainer: TorchTrainer, renderer: Renderer, source: EnvironmentSource, around: Surroundings
+    recipe: Recipe,
+    *,
+    trainer: TorchTrainer,
+    engine: TorchEngine,
+    renderer: Renderer,
+    source: EnvironmentSource,
+    around: Surroundings,
 ) -> Assembly:
-    """All parts of a run around its trainer. The engine gets a copy of the weights of its own."""
-    engine_model = copy.deepcopy(trainer.model).to(compute_dtype(_dtype(recipe), choose_device())).eval()
-    engine = TorchEngine(engine_model, recipe.engine, seed=recipe.seed)
+    """All parts of a run around its trainer and its engine. Computes nothing: it is called where the loop runs."""
     scheduler = Scheduler(
         recipe.scheduling,
         milestones(recipe),
@@ -102,6 +114,7 @@ def assemble(
         decode_steps=recipe.engine.decode_steps,
     )
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
+    invalid_rates = InvalidRates(scores_groups=source.scores_groups)
     monitor = Monitor(
         sinks=around.sinks,
         board=around.board,
@@ -109,9 +122,11 @@ def assemble(
         clock=around.clock,
         scheduler=scheduler,
         engine_stats=lambda: dispatch.stats,
+        invalid_rates=invalid_rates,
         success_reward=recipe.evaluation.success_reward,
     )
-    controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, monitor, player, source)
+    observers = Observers([monitor])
+    controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
     recovery = Recovery(
         journal=around.journal,
         checkpoints=around.checkpoints,
@@ -119,6 +134,8 @@ def assemble(
         executor=around.executor,
         scheduler=scheduler,
         stash=stash,
+        observers=observers,
+        invalid_rates=invalid_rates,
         progress=lambda step, last: around.board.update(
             phase="recovering", detail=f"training step {step} of {last} again"
         ),
@@ -128,7 +145,6 @@ def assemble(
         controller=controller,
         recovery=recovery,
         monitor=monitor,
-        engine=engine,
         trainer=trainer,
     )
 
@@ -140,7 +156,7 @@ def _controller(
     trainer: TorchTrainer,
     dispatch: Dispatch,
     stash: Stash,
-    monitor: Monitor,
+    observers: Observers,
     player: Player,
     source: EnvironmentSource,
 ) -> Controller:
@@ -168,7 +184,7 @@ def _controller(
         evaluator=evaluator,
         checkpoints=around.checkpoints,
         stash=stash,
-        observers=Observers([monitor]),
+        observers=observers,
     )
     controller.episodes = Episodes(
         player=player,
@@ -182,5 +198,7 @@ def _controller(
     return controller
 
 
-def _dtype(recipe: Recipe) -> str:
-    return recipe.model.dtype if isinstance(recipe.model, PretrainedModelConfig) else "float32"
+def _served_dtype(recipe: Recipe) -> torch.dtype:
+    """Of the weights that the engine samples with."""
+    dtype = recipe.model.dtype if isinstance(recipe.model, PretrainedModelConfig) else "float32"
+    return compute_dtype(dtype, choose_device(recipe.model.device))

@@ -25,6 +25,12 @@ class RunCheckpoints:
     def restore(self, read: Callable[[Path], None], *, newest: int) -> Boundary:
         found = self._store.latest_valid(newest=newest)
         if found is None:
+            later = self._store.latest_valid()
+            if later is not None:
+                raise RunDamagedError(
+                    f"The journal beside {self._store.folder} ends at step {newest}, before checkpoint {later.step}: "
+                    f"restore a newer journal, or branch with --from {later.step}."
+                )
             raise RunDamagedError(
                 f"No checkpoint in {self._store.folder} is sound; restore one from a copy or start a new run."
             )

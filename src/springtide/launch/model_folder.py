@@ -1,7 +1,7 @@
-"""The model of a run: config, tokenizer and, for a tiny model, nothing else; weights live in checkpoints.
+"""The model of a run: its config and tokenizer; weights live in checkpoints.
 
-`model/` in the run folder is written once, atomically, when the run starts, so that resuming and exporting need
-neither the environment nor the folder that the model came from.
+`model/` in the run folder is written once, atomically, when the run starts. From the first checkpoint on, resuming and
+exporting need nothing of the folder that the model came from.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from springtide.config import Recipe
@@ -19,7 +19,13 @@ from springtide.core.errors import RunDamagedError, UsageError
 from springtide.engines.blocks import Blocks
 from springtide.policy.config import PretrainedModelConfig, TinyModelConfig
 from springtide.policy.device import choose_device
-from springtide.policy.model import build_tiny, load_pretrained, read_config
+from springtide.policy.model import (
+    build_described,
+    build_tiny,
+    checkpoint_activations,
+    load_pretrained,
+    read_config,
+)
 from springtide.policy.tokenizer import TransformersTokenizer, fit_tokenizer, load_tokenizer
 
 transformers_logging.disable_progress_bar()
@@ -47,6 +53,8 @@ def prepare_model_folder(
         model = build_tiny(recipe.model, vocabulary_size=tokenizer.vocabulary_size, seed=recipe.seed)
         model.config.save_pretrained(temporary)
     tokenizer.inner.save_pretrained(temporary)
+    # A turn must go on ending where it ended at first, also where only this file of the model's names the token.
+    GenerationConfig(eos_token_id=list(tokenizer.stop_tokens)).save_pretrained(temporary)
     os.replace(temporary, folder)
 
 
@@ -61,25 +69,41 @@ def _demonstration_texts(demonstration: Callable[[int], Demonstration | None]) -
 
 
 def open_tokenizer(folder: Path, *, name: str = "") -> TransformersTokenizer:
-    """The tokenizer of a run's model; messages call it `name`, or by its folder."""
-    return load_tokenizer(PretrainedModelConfig(path=str(folder)), name=name)
+    """The tokenizer of a run's model; messages call it `name`, or by its folder. RunDamagedError if it is not what was
+    written, since what cannot be read is never written."""
+    try:
+        return load_tokenizer(PretrainedModelConfig(path=str(folder)), name=name)
+    except UsageError as error:
+        raise RunDamagedError(
+            f"The model folder {folder} of the run has lost its tokenizer; restore it from a copy."
+        ) from error
 
 
-def initial_model(folder: Path, recipe: Recipe, tokenizer: TransformersTokenizer) -> Any:
+def initial_model(recipe: Recipe, tokenizer: TransformersTokenizer) -> Any:
     """The model before any training, in float32 on the run's device."""
-    device = choose_device()
+    device = choose_device(recipe.model.device)
     if isinstance(recipe.model, TinyModelConfig):
         tiny = build_tiny(recipe.model, vocabulary_size=tokenizer.vocabulary_size, seed=recipe.seed)
         return tiny.to(device)
     return load_pretrained(recipe.model, device)
 
 
+def resumed_model(folder: Path, recipe: Recipe) -> Any:
+    """The same for a run that has checkpoints, which bring the weights."""
+    model = empty_model(folder)
+    if isinstance(recipe.model, PretrainedModelConfig):
+        checkpoint_activations(model, recipe.model)
+    return model.to(choose_device(recipe.model.device))
+
+
 def empty_model(folder: Path) -> Any:
     """The architecture of a run's model, on the CPU, for weights from a checkpoint."""
     try:
-        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, local_files_only=True)).float()
-    except (OSError, ValueError) as error:
-        raise RunDamagedError(f"The model folder {folder} cannot be read: {error}.") from error
+        return build_described(folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise RunDamagedError(
+            f"The model folder {folder} of the run has a config.json that cannot be read; restore it from a copy."
+        ) from error
 
 
 def require_tokenizer_matches(model: Any, tokenizer: TransformersTokenizer) -> None:

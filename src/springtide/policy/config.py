@@ -6,11 +6,16 @@ from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
 
+Device = Literal["auto", "cpu"]
+
+_DEVICE = "Where the engine and the trainer compute; auto: the accelerator that PyTorch sees, else the CPU."
+
 
 class TinyModelConfig(StrictModel):
     """A small Qwen3-shaped model with random weights and a tokenizer fitted to the environment's own text."""
 
     type: Literal["tiny"] = "tiny"
+    device: Device = Field("auto", description=_DEVICE)
     layers: int = Field(2, ge=1)
     hidden: int = Field(128, ge=16)
     heads: int = Field(8, ge=1)
@@ -30,8 +35,9 @@ class PretrainedModelConfig(StrictModel):
 
     type: Literal["pretrained"] = "pretrained"
     path: str = Field(description="Folder of the model, relative to where the command is started.")
+    device: Device = Field("auto", description=_DEVICE)
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="auto: float32 on CPU, bfloat16 on an accelerator."
+        "auto", description="auto: bfloat16 on an accelerator that multiplies it in hardware, else float32."
     )
     gradient_checkpointing: bool = False
 

@@ -4,39 +4,49 @@ Thread counts are per lane. PyTorch keeps the number of intra-op threads per cal
 once, from inside the lane, and leaves other lanes alone.
 """
 
+import ctypes
+import inspect
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from springtide.core.errors import UsageError
+from springtide.policy.config import Device
 
 CPU = torch.device("cpu")
 
+ARENA_MAX = -8
+"""M_ARENA_MAX in glibc's malloc.h."""
 
-def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`; `auto` is the host's accelerator if PyTorch sees one, else the CPU."""
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if name == "auto":
-        return accelerator or CPU
-    if name == "cpu":
+
+def choose_device(name: Device) -> torch.device:
+    """`auto` is the host's accelerator if PyTorch sees one, else the CPU."""
+    if name == "cpu" or not torch.accelerator.is_available():
         return CPU
-    if accelerator is None or torch.device(name).type != accelerator.type:
-        found = "only the CPU" if accelerator is None else f"'{accelerator.type}'"
-        raise UsageError(f"device '{name}' is not available: PyTorch sees {found} here; use 'auto'.")
-    return torch.device(name)
+    return torch.accelerator.current_accelerator() or CPU
 
 
 def compute_dtype(dtype: str, device: torch.device) -> torch.dtype:
     """The dtype that `auto`, `float32` or `bfloat16` stands for on `device`."""
     if dtype == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
+        return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[dtype]
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether `device` is an accelerator that says that its hardware does; older GPUs only emulate it, slowly."""
+    if device.type == "cpu":
+        return False
+    asked = getattr(torch.get_device_module(device), "is_bf16_supported", None)
+    if asked is None:
+        return False
+    emulates = "including_emulation" in inspect.signature(asked).parameters
+    return bool(asked(including_emulation=False) if emulates else asked())
 
 
 def fast_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 where the hardware multiplies it several times faster than float32, else float32."""
     if device.type != "cpu":
-        return torch.bfloat16
+        return compute_dtype("auto", device)
     found: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return torch.bfloat16 if found.get("avx512_bf16") or found.get("amx_bf16") else torch.float32
 
@@ -48,11 +58,44 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return torch.autocast(device_type=device.type, dtype=dtype)
 
 
+def avoid_planned_attention(device: torch.device) -> None:
+    """Keep attention of this process off the one backend that plans ahead for every shape: cuDNN's.
+
+    Newer GPUs (Hopper, Blackwell) prefer it for masked attention. It makes and keeps a plan per shape, and an engine's
+    shapes change with nearly every pass, so that it would plan more than it computes. By PyTorch's source; this has not
+    been run on a GPU. The switch is the process's, not a thread's: one for each call would race with other lanes.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def set_lane_threads(count: int) -> None:
     """Intra-op threads of the calling thread, from now on. Call it from inside the lane."""
     # The first query applies the process-wide default to this thread; only then does a setting of its own stick.
     torch.get_num_threads()
     torch.set_num_threads(count)
+
+
+def limit_arenas() -> None:
+    """Have glibc share two heaps among all threads, from now on; without effect under another C library.
+
+    By default each thread frees into a heap of its own, which grows to the largest step that this thread ever made, and
+    lanes and PyTorch's threads are many.
+    """
+    _c_library("mallopt", ARENA_MAX, 2)
+
+
+def return_freed_memory() -> None:
+    """Have glibc give back to the system what is free in its heaps; without effect under another C library."""
+    _c_library("malloc_trim", 0)
+
+
+def _c_library(name: str, *arguments: int) -> None:
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):
+        return
+    function(*arguments)
 
 
 def random_state(device: torch.device) -> dict[str, torch.Tensor]:

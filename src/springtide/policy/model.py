@@ -4,6 +4,7 @@ Weights are kept in float32, the trainer's master copy; what computes or serves 
 the probabilities that are trained are those that were sampled from.
 """
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,11 +85,32 @@ def load_pretrained(config: PretrainedModelConfig, device: torch.device) -> PreT
             f"model.path '{config.path}' holds a model of type '{shape.model_type}' without an output head; "
             "choose a causal language model."
         )
-    if config.gradient_checkpointing:
-        # Renamed in the course of transformers 5; the old name warns where the new one exists.
-        enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
-        enable({"use_reentrant": False})
+    checkpoint_activations(model, config)
     return _prepared(model.to(device))
+
+
+def build_described(folder: Path) -> PreTrainedModel:
+    """The causal LM that the config.json in `folder` describes, in float32 on the CPU, for weights from elsewhere.
+
+    OSError, ValueError or KeyError when the file cannot be read.
+    """
+    shape = AutoConfig.from_pretrained(folder, local_files_only=True)
+    return _prepared(AutoModelForCausalLM.from_config(shape, dtype=torch.float32))
+
+
+def checkpoint_activations(model: Any, config: PretrainedModelConfig) -> None:
+    """As `config` says. UsageError where the model cannot."""
+    if not config.gradient_checkpointing:
+        return
+    # Renamed in the course of transformers 5; the old name warns where the new one exists.
+    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        raise UsageError(
+            f"model.gradient_checkpointing is true, but the {type(model).__name__} in model.path '{config.path}' "
+            "cannot compute its activations again; set it to false."
+        ) from error
 
 
 def read_config(config: PretrainedModelConfig) -> Any:
@@ -115,6 +137,20 @@ def require_folder(config: PretrainedModelConfig) -> Path:
             f"model.path '{config.path}' has no config.json; give the folder that holds the model's files themselves."
         )
     return folder
+
+
+def served_copy(model: Any, dtype: torch.dtype) -> Any:
+    """A copy of `model` whose weights are in `dtype`, for an engine to take over.
+
+    Buffers that are no weights keep their own precision, as they do under autocast and when transformers loads a model:
+    rotary frequencies rounded to bfloat16 are off by up to 0.2 %, which is a radian after five hundred tokens.
+    """
+    served = copy.deepcopy(model).to(dtype)
+    for module, original in zip(served.modules(), model.modules(), strict=True):
+        for name in original._non_persistent_buffers_set:
+            buffer = original._buffers[name]
+            module._buffers[name] = None if buffer is None else buffer.clone()
+    return served
 
 
 def export(model: PreTrainedModel, tokenizer: TransformersTokenizer, folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 Invariant: untrusted text can never become a control token. `encode(text, special=False)` runs on a copy of the
 tokenizer that does not know its control tokens, so "<|im_end|>" in a command's output yields the ordinary tokens of
-those ten characters. Only text that the template itself wrote is encoded with `special=True`.
+those ten characters. A control token is every added one, flagged as special or not: Qwen's "<tool_call>" and "<think>"
+are not. Only text that the template or the renderer itself wrote is encoded with `special=True`.
 """
 
 import json
@@ -30,8 +31,7 @@ class TransformersTokenizer:
         self.pad_token: int = inner.pad_token_id if inner.pad_token_id is not None else stop_tokens[0]
         self.vocabulary_size: int = len(inner)
         self._backend = _bare_copy(inner)
-        self._plain_backend = _bare_copy(inner)
-        self._plain_backend.encode_special_tokens = True
+        self._plain_backend = _plain_copy(inner)
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """Tokens of `text`, none added. Without `special`, no control token comes out, whatever the text says."""
@@ -109,11 +109,10 @@ def load_tokenizer(config: PretrainedModelConfig, *, name: str = "") -> Transfor
 def _stop_tokens(inner: Any, folder: Path) -> tuple[int, ...]:
     """What ends an assistant turn: the tokens that generation_config.json and the tokenizer name, and the added
     token that the chat template itself puts behind an assistant message (base models often name another)."""
-    stops: list[int] = []
+    stops: list[int | None] = []
     generation = folder / "generation_config.json"
     if generation.is_file():
-        named = json.loads(generation.read_text()).get("eos_token_id")
-        stops += named if isinstance(named, list) else [named]
+        stops += _named_stops(generation)
     stops.append(inner.eos_token_id)
     probe = "springtide"
     try:
@@ -133,8 +132,36 @@ def _stop_tokens(inner: Any, folder: Path) -> tuple[int, ...]:
     return unique
 
 
+def _named_stops(generation: Path) -> list[int]:
+    """What `generation_config.json` names. UsageError if it is not what transformers writes."""
+    try:
+        settings = json.loads(generation.read_text(encoding="utf-8"))
+        named = settings.get("eos_token_id")
+        return [int(stop) for stop in (named if isinstance(named, list) else [named]) if stop is not None]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"model.path '{generation.parent}' has a generation_config.json that cannot be read ({error}); download it "
+            "again or remove it."
+        ) from error
+
+
 def _bare_copy(inner: Any) -> Tokenizer:
-    copy = Tokenizer.from_str(inner.backend_tokenizer.to_str())
+    return _bare(inner.backend_tokenizer.to_str())
+
+
+def _plain_copy(inner: Any) -> Tokenizer:
+    """A copy that takes added tokens in its input for the characters that they are written with."""
+    described = json.loads(inner.backend_tokenizer.to_str())
+    for token in described["added_tokens"]:
+        # White space controls nothing, and an added token may be how a model writes every paragraph (Gemma's).
+        token["special"] = token["special"] or not token["content"].isspace()
+    copy = _bare(json.dumps(described))
+    copy.encode_special_tokens = True
+    return copy
+
+
+def _bare(description: str) -> Tokenizer:
+    copy = Tokenizer.from_str(description)
     copy.no_padding()
     copy.no_truncation()
     return copy

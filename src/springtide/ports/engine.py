@@ -18,7 +18,6 @@ class EngineCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     capacity_tokens: int
     max_batch: int
     max_context: int
-    images: bool = False
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,5 +88,3 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> EngineStats: ...
-
-    def close(self) -> None: ...

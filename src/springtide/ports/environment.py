@@ -62,11 +62,13 @@ class EnvironmentSource(Protocol):
     """Makes environments and tasks. Shared by all episodes of a run.
 
     `scores_groups`: rewards depend on a whole group, so `score_group` is asked before a training group counts as
-    complete. Evaluation plays single episodes, whose own outcomes count.
+    complete. Evaluation plays single episodes, whose own outcomes count. `tool_replies_only`: while an episode lasts,
+    `step` answers with tool messages and nothing else, also where a call could not be read.
     """
 
     limits: PhaseLimits
     scores_groups: bool
+    tool_replies_only: bool
 
     def task(self, *, purpose: str, index: int) -> Task:
         """Task number `index` of the training (`train`) or evaluation (`evaluate`) stream; pure, unbounded."""

@@ -25,6 +25,11 @@ class Trainer(Protocol):
     @property
     def version(self) -> PolicyVersion: ...
 
+    @property
+    def exact(self) -> bool:
+        """Whether the same step on the same groups gives the same weights, bit for bit."""
+        ...
+
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         """Apply optimizer step `step` (1-based) on whole groups in this order."""
         ...
@@ -40,5 +45,3 @@ class Trainer(Protocol):
     def load(self, folder: Path) -> None:
         """The inverse of `save`. RunDamagedError names the file that cannot be read."""
         ...
-
-    def close(self) -> None: ...

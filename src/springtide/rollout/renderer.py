@@ -34,15 +34,16 @@ class Renderer:
         self._stops = frozenset(tokenizer.stop_tokens)
         self._native_tools = style == "json_tools" and self._template_has_tools()
 
-    def check(self, *, system: bool = True) -> None:
+    def check(self, *, system: bool = True, tool_replies_only: bool = False) -> None:
         """Verify that the template only appends from turn to turn. UsageError says where it does not.
 
-        `system`: the environment opens with a system message.
+        `system`: the environment opens with a system message. `tool_replies_only`: all its replies are tool messages.
+        Some templates strip reasoning at the next user message only, and are then as good as any; where the template
+        has no tools of its own, tool messages are user messages to it.
         """
-        replies: tuple[tuple[Role, ...], ...] = (("user",),)
-        if self.style == "json_tools" and self._native_tools:
-            replies = (("user",), ("tool",), ("tool", "tool"))
-        check_append_only(self._template, system=system, replies=replies)
+        user: tuple[tuple[Role, ...], ...] = () if self._native_tools and tool_replies_only else (("user",),)
+        tool: tuple[tuple[Role, ...], ...] = (("tool",), ("tool", "tool")) if self._native_tools else ()
+        check_append_only(self._template, system=system, replies=(*user, *tool))
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> tuple[int, ...]:
         """The tokens of the opening messages, up to and including the generation prompt."""

@@ -27,9 +27,10 @@ def check_append_only(template: ChatTemplate, *, system: bool, replies: Sequence
     template.pieces(opening)
     _check_encoding(template)
     _check_closing(template)
+    tools = any("tool" in reply for reply in replies)
     for reply in replies:
         for kind, said in _SAID.items():
-            _check_conversation(template, opening=opening, reply=reply, kind=kind, said=said)
+            _check_conversation(template, opening=opening, reply=reply, kind=kind, said=said, tools=tools)
 
 
 def _check_encoding(template: ChatTemplate) -> None:
@@ -58,7 +59,7 @@ def _check_closing(template: ChatTemplate) -> None:
 
 
 def _check_conversation(
-    template: ChatTemplate, *, opening: tuple[Role, ...], reply: tuple[Role, ...], kind: str, said: str
+    template: ChatTemplate, *, opening: tuple[Role, ...], reply: tuple[Role, ...], kind: str, said: str, tools: bool
 ) -> None:
     messages = [{"role": role, "content": f"{role} 0"} for role in opening]
     pieces = template.pieces(("user", "assistant", *reply))
@@ -72,11 +73,11 @@ def _check_conversation(
         expected += words + pieces.texts[2]
         expected += "".join(answer + after for answer, after in zip(answers, pieces.texts[3:], strict=True))
         if actual != expected:
-            raise _changed(template, turn=turn, reply=reply, kind=kind, expected=expected, actual=actual)
+            raise _changed(template, turn=turn, reply=reply, kind=kind, expected=expected, actual=actual, tools=tools)
 
 
 def _changed(
-    template: ChatTemplate, *, turn: int, reply: tuple[Role, ...], kind: str, expected: str, actual: str
+    template: ChatTemplate, *, turn: int, reply: tuple[Role, ...], kind: str, expected: str, actual: str, tools: bool
 ) -> UsageError:
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(expected, actual, strict=False)))
     start = max(0, same - 12)
@@ -86,6 +87,8 @@ def _changed(
         remedy += " (without the part that adds or strips <think>)"
     if "tool" in reply:
         remedy += ", or style 'plain'"
+    elif tools:
+        remedy += ", or declare `tool_replies_only = True` in an environment that answers with tool messages alone"
     return UsageError(
         f"The chat template of '{template.tokenizer.name}' is not append-only: at turn {turn}, after {kind} and a "
         f"{reply[0]} reply, {was!r} became {became!r}; {remedy}."

@@ -15,6 +15,7 @@ from springtide.core.message import Message, ToolCall, ToolSchema
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _TAG = re.compile(r"(</?tool_call>)")
+_THOUGHT = re.compile(r"(</?think>)")
 
 
 def schema_object(tool: ToolSchema) -> dict[str, Any]:
@@ -35,8 +36,10 @@ def instructions(tools: Sequence[ToolSchema]) -> str:
 
 
 def write(message: Message) -> list[tuple[str, bool]]:
-    """The text of an assistant message in pieces; True marks the tags, where added tokens may be recognised."""
-    pieces = [(message.text, False)] if message.text else []
+    """The text of an assistant message in pieces; True marks the tags, where added tokens may be recognised: as the
+    model samples them, a demonstration has to show them."""
+    parts = _THOUGHT.split(message.text)
+    pieces = [(part, place % 2 == 1) for place, part in enumerate(parts) if part]
     for call in message.tool_calls:
         body = json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
         pieces += [(f"\n{OPEN}\n" if pieces else f"{OPEN}\n", True), (body, False), (f"\n{CLOSE}", True)]

@@ -92,6 +92,7 @@ class Controller:
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._failure: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
+        self._appending: float | None = None
         self._done = False
         self.episodes: Episodes | None = None
 
@@ -111,6 +112,8 @@ class Controller:
         now = self._clock.now()
         waits = self._dispatch.waits() + (self.episodes.waits() if self.episodes else [])
         waits += [Wait(task.get_name(), "controller", now - since) for task, since in self._since.items()]
+        if self._appending is not None:
+            waits.append(Wait("append", "journal", now - self._appending))
         return sorted(waits, key=lambda wait: -wait.age)
 
     async def run(self, first: Sequence[Event]) -> None:
@@ -146,10 +149,7 @@ class Controller:
             commands += decided
             told.append((event, decided))
         written = [trajectory for _, trajectories in items for trajectory in trajectories]
-        append = partial(self._journal.append, entries=entries, trajectories=written, ends=ends)
-        self._declare_waits(blamed="journal")
-        await self._executor.run("journal", append, name="append")
-        self._declare_waits()
+        await self._append(partial(self._journal.append, entries=entries, trajectories=written, ends=ends))
         for command in commands:
             self._execute(command)
         for event, _ in items:
@@ -159,6 +159,14 @@ class Controller:
                 self._dispatch.close(_bench(event.group))
         for event, decided in told:
             self._observers.decided(event, decided)
+
+    async def _append(self, append: Callable[[], None]) -> None:
+        """Everything waits for this: nothing is executed before it is durable."""
+        self._appending = self._clock.now()
+        self._declare_waits(blamed="journal")
+        await self._executor.run("journal", append, name="append")
+        self._declare_waits()
+        self._appending = None
 
     async def _receive(self) -> list[Item]:
         """At least one item. Raises what `fail` was told."""

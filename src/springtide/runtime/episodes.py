@@ -107,6 +107,4 @@ def _finished(command: StartMember, trajectory: Trajectory | None) -> MemberFini
         epoch=command.epoch,
         reward=reward,
         reason=reason,
-        tokens=0 if trajectory is None else trajectory.trained_tokens,
-        oldest_version=None if trajectory is None else trajectory.oldest_version,
     )

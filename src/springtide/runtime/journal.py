@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from springtide.core.errors import RunDamagedError, SpringtideError, StorageFullError
+from springtide.core.errors import RunDamagedError, SpringtideError, StorageFullError, UsageError
 from springtide.core.group import End
 from springtide.core.member import Purpose
 from springtide.core.trajectory import Trajectory
@@ -125,7 +125,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """RunDamagedError for whatever a damaged journal makes of reading it."""
+    """RunDamagedError for whatever a damaged journal makes of reading it, another error where it is not damaged."""
     try:
         yield
     except (sqlite3.DatabaseError, zlib.error, msgspec.DecodeError) as error:
@@ -133,9 +133,22 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _explained(path: Path, error: Exception) -> SpringtideError:
-    if isinstance(error, sqlite3.OperationalError) and ("full" in str(error) or "disk I/O" in str(error)):
+    """What became of the journal, in SQLite's own words for it, and what to do."""
+    said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+    if "is full" in said:
         return StorageFullError(
             f"The disk is full while writing {path}; nothing is lost: free some space and resume the run."
+        )
+    if "locked" in said:
+        return SpringtideError(f"The journal {path} is held by another program: close that one and resume the run.")
+    if "readonly" in said or "unable to open" in said:
+        return UsageError(
+            f"The journal {path} cannot be opened or written ({said}): give yourself the permission, on the file and "
+            "on its folder."
+        )
+    if "disk I/O error" in said:
+        return SpringtideError(
+            f"The journal {path} could not be read or written ({said}): see what the disk reports, and resume the run."
         )
     return RunDamagedError(
         f"The journal {path} cannot be read ({error}); restore it from a copy, or branch from a checkpoint with --from."
@@ -143,7 +156,8 @@ def _explained(path: Path, error: Exception) -> SpringtideError:
 
 
 def open_journal_reader(path: Path) -> sqlite3.Connection:
-    """A read-only connection to a journal that may be in use. RunDamagedError if it is not a journal."""
+    """A read-only connection to a journal that may be in use. RunDamagedError if it is not a journal, UsageError if it
+    may not be read."""
     return _connect(path, read_only=True)
 
 

@@ -11,19 +11,20 @@ from springtide.core.trajectory import Trajectory
 from springtide.ports.clock import Clock
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepReport
-from springtide.scheduling.commands import Command, IssueGroup, Train
+from springtide.runtime.invalid_rate import InvalidRates
+from springtide.scheduling.commands import Command, IssueGroup, StartMember, Train
 from springtide.scheduling.events import (
-    CANCELLED,
     CheckpointFailed,
     EvaluationFinished,
     Event,
+    GroupScored,
     MemberFinished,
     ProcessStarted,
+    Published,
     StepFinished,
 )
 from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
-from springtide.telemetry.names import ledger_name
 from springtide.telemetry.record import MetricRecord
 from springtide.telemetry.sink import SinkGroup
 from springtide.telemetry.status import StatusBoard, Wait
@@ -38,7 +39,7 @@ OLDEST_WAITS = 5
 
 
 class Monitor:
-    """Implements Observer. `goodput` counts from the first group issued by this process to the last applied step."""
+    """Implements Observer. `goodput` counts from the first work on groups by this process to the last applied step."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Monitor:
         clock: Clock,
         scheduler: Scheduler,
         engine_stats: Callable[[], EngineStats],
+        invalid_rates: InvalidRates,
         success_reward: float,
     ) -> None:
         self._sinks = sinks
@@ -57,70 +59,64 @@ class Monitor:
         self._clock = clock
         self._scheduler = scheduler
         self._engine_stats = engine_stats
+        self._invalid_rates = invalid_rates
         self._success_reward = success_reward
         self.evaluations: dict[int, EvaluationFinished] = {}
-        self._first_issue: float | None = None
+        self._begun: float | None = None
         self._last_step: float | None = None
         self._tokens = 0
         self._idle_tokens = 0
-        self._ended = 0
-        self._invalid = 0
+        self._ended = (0, 0)
         self._given_up = (0, 0)
+        self._alarmed = False
 
     # -- Observer ----------------------------------------------------------------------------------------------------
 
     def decided(self, event: Event, commands: Sequence[Command]) -> None:
-        now = self._clock.now()
-        if self._first_issue is None and any(isinstance(command, IssueGroup) for command in commands):
-            self._first_issue = now
+        if self._begun is None and any(isinstance(command, IssueGroup | StartMember | Train) for command in commands):
+            self._begun = self._clock.now()
+        served = self._invalid_rates.version
+        self._invalid_rates.on(event, commands)
         match event:
             case ProcessStarted():
-                self._given_up = (self._scheduler.filtered, self._scheduler.expired)
-            case MemberFinished(reward=reward, reason=reason) if reason != CANCELLED:
-                self._ended += 1
-                self._invalid += reward is None
-                self._board.update(invalid_rate=self._invalid / self._ended)
+                self._start_counting()
+            case MemberFinished() | GroupScored() if (rate := self._invalid_rate()) is not None:
+                self._board.update(invalid_rate=rate)
+            case Published(version) if version != served:
+                self._close_version(served)
             case StepFinished():
                 self._board.update(step=event.step, goodput=self.goodput)
             case CheckpointFailed(step, reason):
                 log.warning("Checkpoint %d is missing and the run goes on without it: %s", step, reason)
             case EvaluationFinished():
                 self.evaluations[event.version] = event
-                rate = event.successes / event.valid if event.valid else None
-                self._board.update(success=rate, success_step=event.version)
+                success = event.successes / event.valid if event.valid else None
+                self._board.update(success=success, success_step=event.version)
         if any(isinstance(command, Train) for command in commands):
             self._board.update(staleness_bound=self._scheduler.bound)
         self._board.update(phase=self._phase())
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
         now = self._clock.now()
-        since = self._last_step or self._first_issue or now
+        since = next((time for time in (self._last_step, self._begun) if time is not None), now)
         self._last_step = now
         self._tokens += report.trained_tokens
         self._idle_tokens += report.zero_advantage_tokens
-        version = report.step - 1
-        members = [member for group in groups for member in group.members]
-        staleness = [_staleness(group, version) for group in groups]
-        metrics = {
-            **report.metrics,
-            **_reward_metrics(members, self._success_reward),
-            **_environment_metrics(members),
-            "staleness/mean": sum(staleness) / len(staleness),
-            "staleness/max": float(max(staleness)),
-            "rollout/turns": _mean([member.turns for member in members]),
-            "rollout/tokens": _mean([member.trained_tokens for member in members]),
-            "rollout/episode_seconds": _mean([member.seconds for member in members]),
-            "rollout/goodput_tokens_per_s": self._per_second(self._tokens) or 0.0,
-            "rollout/zero_advantage_tokens_per_s": self._per_second(self._idle_tokens) or 0.0,
-            "step/seconds": now - since,
-            **self._since_last_step(),
-            **self._engine_metrics(),
-            **self._ledger_metrics(),
-        }
-        self._write(report.step, metrics)
-        self._board.update(
-            reward=metrics["reward/mean"], entropy=report.metrics.get("train/entropy"), staleness=max(staleness)
+        self._tell_step(
+            report,
+            groups,
+            {
+                **self._rates(),
+                "step/seconds": now - since,
+                **self._since_last_step(),
+                **self._engine_metrics(),
+                **self._ledger.metrics(),
+            },
         )
+
+    def recovered(self, report: StepReport, groups: Sequence[Group]) -> None:
+        """The numbers of the step itself; rates and counts of what led to it died with the previous process."""
+        self._tell_step(report, groups, {})
 
     def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
         rewards = [trajectory.reward for trajectory in trajectories if trajectory.reward is not None]
@@ -143,22 +139,69 @@ class Monitor:
         return self._per_second(self._tokens)
 
     def _per_second(self, tokens: int) -> float | None:
-        if self._first_issue is None or self._last_step is None or self._last_step <= self._first_issue:
+        if self._begun is None or self._last_step is None or self._last_step <= self._begun:
             return None
-        return tokens / (self._last_step - self._first_issue)
+        return tokens / (self._last_step - self._begun)
+
+    def _rates(self) -> dict[str, float]:
+        rates = {
+            "rollout/goodput_tokens_per_s": self._per_second(self._tokens),
+            "rollout/zero_advantage_tokens_per_s": self._per_second(self._idle_tokens),
+        }
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
+    def _tell_step(self, report: StepReport, groups: Sequence[Group], around: dict[str, float]) -> None:
+        """What the step and its groups say about themselves, with what is known about the way there."""
+        version = report.step - 1
+        members = [member for group in groups for member in group.members]
+        staleness = [_staleness(group, version) for group in groups]
+        metrics = {
+            **report.metrics,
+            **_reward_metrics(members, self._success_reward),
+            **_environment_metrics(members),
+            "staleness/mean": sum(staleness) / len(staleness),
+            "staleness/max": float(max(staleness)),
+            "rollout/turns": _mean([member.turns for member in members]),
+            "rollout/tokens": _mean([member.trained_tokens for member in members]),
+            "rollout/episode_seconds": _mean([member.seconds for member in members]),
+            **around,
+        }
+        self._write(report.step, metrics)
+        self._board.update(
+            reward=metrics["reward/mean"], entropy=report.metrics.get("train/entropy"), staleness=max(staleness)
+        )
+
+    def _close_version(self, version: int) -> None:
+        """Another version serves: say what share was invalid under `version`, and whether the share rises."""
+        rate = self._invalid_rates.rate(version)
+        if rate is not None:
+            self._write(version, {"invalid/version_rate": rate})
+        rise = self._invalid_rates.rise()
+        self._board.update(alarm="" if rise is None else str(rise))
+        if rise is not None and not self._alarmed:
+            self._alarmed = True
+            log.warning("The policy may be learning to break its environment: %s.", rise)
+
+    def _start_counting(self) -> None:
+        total = self._invalid_rates.total
+        self._ended = (total.ended, total.invalid)
+        self._given_up = (self._scheduler.filtered, self._scheduler.expired)
+
+    def _invalid_rate(self) -> float | None:
+        """Of the episodes that ended since the last step; None if none did."""
+        total, (ended, invalid) = self._invalid_rates.total, self._ended
+        return (total.invalid - invalid) / (total.ended - ended) if total.ended > ended else None
 
     def _since_last_step(self) -> dict[str, float]:
         """What ended since the last step; then the counts start afresh."""
         filtered, expired = self._given_up
-        self._given_up = (self._scheduler.filtered, self._scheduler.expired)
+        rate = self._invalid_rate()
+        self._start_counting()
         counted = {
             "groups/filtered": float(self._given_up[0] - filtered),
             "groups/expired": float(self._given_up[1] - expired),
         }
-        if self._ended:
-            counted["invalid/rate"] = self._invalid / self._ended
-        self._ended = self._invalid = 0
-        return counted
+        return counted if rate is None else counted | {"invalid/rate": rate}
 
     async def heartbeat(self, waits: Callable[[], list[Wait]]) -> None:
         """Show the oldest waits until cancelled."""
@@ -187,15 +230,6 @@ class Monitor:
             "engine/warm_tokens": float(stats.warm_tokens),
             "engine/preemptions": float(stats.preemptions),
         }
-
-    def _ledger_metrics(self) -> dict[str, float]:
-        metrics = {}
-        for lane, bins in self._ledger.seconds().items():
-            for name, seconds in bins.items():
-                metrics[ledger_name(lane, name)] = seconds
-        for lane, share in self._ledger.unattributed_share().items():
-            metrics[f"ledger/{lane}/unattributed_share"] = share
-        return metrics
 
 
 def _staleness(group: Group, version: int) -> int:

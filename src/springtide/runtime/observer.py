@@ -20,6 +20,10 @@ class Observer(Protocol):
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None: ...
 
+    def recovered(self, report: StepReport, groups: Sequence[Group]) -> None:
+        """The step that the previous process died in was trained to its end."""
+        ...
+
     def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None: ...
 
 
@@ -42,6 +46,9 @@ class Observers:
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
         self._tell("trained", report, groups)
+
+    def recovered(self, report: StepReport, groups: Sequence[Group]) -> None:
+        self._tell("recovered", report, groups)
 
     def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
         self._tell("evaluated", version, trajectories)

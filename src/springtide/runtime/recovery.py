@@ -1,30 +1,38 @@
 """From a journal and checkpoints to a running state: the same path for a first start, a resume and a recovery.
 
 Steps trained since the checkpoint are trained again from the journal, in the same order, on the same trajectories;
-nothing that was trained is sampled again.
+nothing that was trained is sampled again. That the scheduler decides in replay what it decided then is checked, event
+by event: with another recipe it would go on from a state that never was.
 """
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 from springtide.core.errors import RunDamagedError
+from springtide.core.group import Group
 from springtide.ports.executor import Executor
 from springtide.ports.journal import Entry, Journal
 from springtide.ports.trainer import StepReport, Trainer
 from springtide.runtime.checkpoints import Checkpoints
+from springtide.runtime.invalid_rate import InvalidRates
+from springtide.runtime.observer import Observers
 from springtide.runtime.stash import Stash
 from springtide.scheduling.codec import EVENT, decode_command, decode_event
-from springtide.scheduling.commands import IssueGroup, Train
+from springtide.scheduling.commands import Abort, Command, IssueGroup, Train
 from springtide.scheduling.events import Boundary, EvaluationFinished, Event, ProcessStarted, RunStarted, StepFinished
 from springtide.scheduling.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
+Redone = tuple[StepReport, tuple[Group, ...]]
+"""A step that was trained again, and what it was trained on."""
+
 
 class Recovery:
-    """Brings scheduler, trainer and stash to where the journal ends."""
+    """Brings scheduler, trainer and stash to where the journal ends, and `invalid_rates` with them."""
 
     def __init__(
         self,
@@ -35,6 +43,8 @@ class Recovery:
         executor: Executor,
         scheduler: Scheduler,
         stash: Stash,
+        observers: Observers,
+        invalid_rates: InvalidRates,
         progress: Callable[[int, int], None] = lambda step, last: None,
     ) -> None:
         self._journal = journal
@@ -43,6 +53,8 @@ class Recovery:
         self._executor = executor
         self._scheduler = scheduler
         self._stash = stash
+        self._observers = observers
+        self._invalid_rates = invalid_rates
         self._progress = progress
         self._issued: dict[int, IssueGroup] = {}
         self._trains: dict[int, Train] = {}
@@ -55,7 +67,8 @@ class Recovery:
     async def recover(self) -> list[Event]:
         """The events that the controller has to start with.
 
-        RunDamagedError when no checkpoint is sound, or trained again, a step gives other weights than it did.
+        RunDamagedError when no checkpoint is sound, the journal does not follow from the recipe or lacks something, or
+        trained again, a step gives other weights than it did.
         """
         entries: list[Entry] = await self._executor.run("journal", lambda: list(self._journal.entries()), name="read")
         epoch = self._replay(entries)
@@ -64,39 +77,63 @@ class Recovery:
         boundary = await self._executor.run("trainer", restore, name="load_checkpoint")
         if not entries:
             return [RunStarted(boundary), ProcessStarted(0)]
-        report = await self._train_again(boundary)
+        self._name_lost_evaluation()
+        redone = await self._train_again(boundary)
         await self._restash()
-        return [ProcessStarted(epoch + 1, _finished(report) if self._scheduler.training else None)]
+        return [ProcessStarted(epoch + 1, self._finished(redone) if self._scheduler.training else None)]
 
     def _replay(self, entries: list[Entry]) -> int:
         epoch, since = -1, entries[0].time if entries else 0.0
-        for entry in entries:
-            if entry.kind == EVENT:
-                event = decode_event(entry.body)
-                self._scheduler.on(event)
-                if isinstance(event, ProcessStarted):
-                    epoch, since = event.epoch, entry.time
-                    if event.open_step is not None:
-                        self._digests[event.open_step.step] = event.open_step.digest
-                elif isinstance(event, EvaluationFinished):
-                    self.evaluations[event.version] = event
-                elif isinstance(event, StepFinished):
-                    self._digests[event.step] = event.digest
-                self.seconds += max(entry.time - since, 0.0)
-                since = entry.time
-                continue
-            command = decode_command(entry.body)
+        for number, entry, journalled in _moves(entries):
+            event = decode_event(entry.body)
+            decided = self._decide_again(event)
+            if decided is None or not _same(decided, journalled):
+                raise _diverged(number)
+            self._invalid_rates.on(event, decided)
+            self._remember(event, decided)
+            if isinstance(event, ProcessStarted):
+                epoch, since = event.epoch, entry.time
+            self.seconds += max(entry.time - since, 0.0)
+            since = entry.time
+        return epoch
+
+    def _decide_again(self, event: Event) -> list[Command] | None:
+        """None where the event cannot be: it speaks of a step or a slot that this scheduler does not have."""
+        try:
+            return self._scheduler.on(event)
+        except (AssertionError, LookupError):
+            return None
+
+    def _remember(self, event: Event, commands: Iterable[Command]) -> None:
+        """What training again needs."""
+        match event:
+            case ProcessStarted(open_step=StepFinished() as finished) | (StepFinished() as finished):
+                self._digests[finished.step] = finished.digest
+            case EvaluationFinished():
+                self.evaluations[event.version] = event
+        for command in commands:
             if isinstance(command, IssueGroup):
                 self._issued[command.group] = command
             elif isinstance(command, Train):
                 self._trains[command.step] = command
-        return epoch
 
-    async def _train_again(self, boundary: Boundary) -> StepReport | None:
-        report = None
+    def _name_lost_evaluation(self) -> None:
+        """In async, training may have gone on while a version was evaluated: nothing serves that version again."""
+        scheduler = self._scheduler
+        if scheduler.evaluating and (scheduler.training or scheduler.published < scheduler.trained):
+            log.warning(
+                "The evaluation of version %d was interrupted and is left out of the curve: the weights have changed "
+                "since.",
+                scheduler.published,
+            )
+
+    async def _train_again(self, boundary: Boundary) -> Redone | None:
+        redone = None
         last = max(self._trains, default=0)
         for step in range(boundary.step + 1, last + 1):
             self._progress(step, last)
+            if step not in self._trains:
+                raise _lacks(f"step {step}, which follows the newest sound checkpoint")
             command = self._trains[step]
             await self._load_groups(command.groups)
             groups = tuple(self._stash.take(group) for group in command.groups)
@@ -104,7 +141,20 @@ class Recovery:
                 "trainer", partial(self._trainer.step, step=step, groups=groups), name="train_again"
             )
             self._check(step, report.version.digest)
-        return report
+            redone = report, groups
+        return redone
+
+    def _finished(self, redone: Redone | None) -> StepFinished:
+        """The step that was open, trained to its end: it is told here, as nobody else saw it finish."""
+        assert redone is not None, "an open step is never older than the checkpoint"
+        report, groups = redone
+        self._observers.recovered(report, groups)
+        return StepFinished(
+            step=report.step,
+            digest=report.version.digest,
+            trained_tokens=report.trained_tokens,
+            zero_advantage_tokens=report.zero_advantage_tokens,
+        )
 
     def _check(self, step: int, digest: str) -> None:
         journalled = self._digests.get(step)
@@ -114,7 +164,7 @@ class Recovery:
             f"Step {step}, trained again from the journal, gives other weights "
             f"({digest[:12]}) than the journal records ({journalled[:12]})"
         )
-        if self._scheduler.sync:
+        if self._scheduler.sync and self._trainer.exact:
             raise RunDamagedError(
                 f"{message}: resume on the machine and thread count that the run started with, or branch with --from."
             )
@@ -129,7 +179,10 @@ class Recovery:
 
     async def _load_slot(self, group: int, slot: int) -> None:
         read = partial(self._journal.trajectory, group, slot)
-        self._stash.put(await self._executor.run("journal", read, name="read"))
+        try:
+            self._stash.put(await self._executor.run("journal", read, name="read"))
+        except KeyError:
+            raise _lacks(f"the episode {group}.{slot}, which was trained on or waits for it") from None
 
     async def _restash(self) -> None:
         """Live groups of an async run keep their finished members; a sync run starts its open step again."""
@@ -142,11 +195,32 @@ class Recovery:
                     await self._load_slot(group.id, index)
 
 
-def _finished(report: StepReport | None) -> StepFinished:
-    assert report is not None, "an open step is never older than the checkpoint"
-    return StepFinished(
-        step=report.step,
-        digest=report.version.digest,
-        trained_tokens=report.trained_tokens,
-        zero_advantage_tokens=report.zero_advantage_tokens,
+def _moves(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, list[Command]]]:
+    """Each event with its number among the entries, and the commands that were journalled behind it."""
+    starts = [number for number, entry in enumerate(entries) if entry.kind == EVENT]
+    if entries and starts[:1] != [0]:
+        raise _diverged(0)
+    for start, end in pairwise([*starts, len(entries)]):
+        yield start, entries[start], [decode_command(entry.body) for entry in entries[start + 1 : end]]
+
+
+def _same(decided: Sequence[Command], journalled: Sequence[Command]) -> bool:
+    """The words of an `Abort` are no decision."""
+    return len(decided) == len(journalled) and all(
+        one == other or (isinstance(one, Abort) and isinstance(other, Abort))
+        for one, other in zip(decided, journalled, strict=True)
+    )
+
+
+def _diverged(number: int) -> RunDamagedError:
+    return RunDamagedError(
+        f"From its entry {number + 1} on, the journal records other decisions than this recipe leads to: the recipe or "
+        "the version of Springtide has changed since the run began, or the journal is damaged; restore it, or branch "
+        "with --from STEP."
+    )
+
+
+def _lacks(what: str) -> RunDamagedError:
+    return RunDamagedError(
+        f"The journal lacks {what}; restore it from a copy, or branch from a later checkpoint with --from STEP."
     )

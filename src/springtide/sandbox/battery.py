@@ -319,6 +319,8 @@ _HOARDS = {
     "k=[mmap.mmap(-1,4<<20) for _ in range(80)];[m.write(bytes(4<<20)) for m in k]",
     "memory in segments": "import ctypes;c=ctypes.CDLL(None);c.shmat.restype=ctypes.c_void_p;"
     "[ctypes.memset(c.shmat(c.shmget(0,4<<20,0o666),None,0),1,4<<20) for _ in range(80)]",
+    "memory in shared mappings of a device": "import mmap,os;z=os.open('/dev/zero',2);"
+    "k=[mmap.mmap(z,4<<20) for _ in range(80)];[m.write(bytes(4<<20)) for m in k]",
 }
 """Programs that take 320 MB in ways that belong to no process."""
 

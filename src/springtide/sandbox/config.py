@@ -1,11 +1,15 @@
 """Settings of the sandbox."""
 
+from pathlib import PurePosixPath
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from springtide.ports.sandbox import Limits
 from springtide.scheduling.config import StrictModel
+
+OWN_FOLDERS = ("/tmp", "/var/tmp", "/work", "/proc", "/dev")
+"""Where a box has something of its own, which a folder of the host would cover."""
 
 
 class SandboxConfig(StrictModel):
@@ -24,6 +28,17 @@ class SandboxConfig(StrictModel):
         (), description="More folders of the host to show in every box, read-only, at the same place."
     )
 
+    @field_validator("read_only")
+    @classmethod
+    def _show_plain_folders(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for path in paths:
+            if not _can_be_shown(path):
+                raise ValueError(
+                    f'"{path}" is not allowed: it takes absolute paths without "..", of folders that neither hold nor '
+                    f"lie in {', '.join(OWN_FOLDERS)}."
+                )
+        return paths
+
     def limits(self, *, wall_seconds: float) -> Limits:
         """The limits of one box, whose commands take `wall_seconds` at most."""
         return Limits(
@@ -34,3 +49,10 @@ class SandboxConfig(StrictModel):
             disk_bytes=self.disk_mb << 20,
             output_bytes=self.output_kb << 10,
         )
+
+
+def _can_be_shown(path: str) -> bool:
+    plain = PurePosixPath(path)
+    if plain.root != "/" or str(plain) != path or ".." in plain.parts or "\0" in path:
+        return False
+    return not any(plain.is_relative_to(own) or PurePosixPath(own).is_relative_to(plain) for own in OWN_FOLDERS)

@@ -6,11 +6,12 @@ every time.
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
 
-from springtide.core.errors import InvalidEpisodeError, UnsafeSandboxError
+from springtide.core.errors import InvalidEpisodeError, SpringtideError, UnsafeSandboxError, UsageError
 from springtide.core.outcome import InvalidCause
 from springtide.ports.sandbox import Limits, SandboxLevel
 from springtide.sandbox import wire
@@ -22,6 +23,7 @@ from springtide.sandbox.warden_process import WardenProcess
 SAFE_LEVELS = (SandboxLevel.NAMESPACES, SandboxLevel.USER_NAMESPACES, SandboxLevel.BUBBLEWRAP)
 _PATIENCE_SECONDS = 30.0
 """For whatever normally takes milliseconds, on a loaded host."""
+_NO_WORDS = "it was killed"
 
 
 def find_bubblewrap() -> str:
@@ -45,23 +47,42 @@ class LinuxSandbox:
         self._channels: set[Channel] = set()
         self._ends: dict[int, asyncio.Future[Reply]] = {}
         self._numbered = 0
-        self._last_words = "it was killed"
+        self._last_words = _NO_WORDS
 
     async def start(self) -> None:
+        """UsageError for a folder of `sandbox.read_only` that is not there, UnsafeSandboxError when the warden or every
+        level that is allowed cannot be had."""
         async with self._starting:
             if self._warden is not None and not self._warden.ended:
                 return
-            self._ready = asyncio.get_running_loop().create_future()
-            self._warden = WardenProcess(self._hear, self._forget_all)
-            levels = [str(level) for level in self._levels]
+            _require_folders(self._config.read_only)
+            try:
+                ready = await self._start_warden()
+            except (OSError, InvalidEpisodeError) as error:  # TimeoutError is an OSError
+                await self._give_up()
+                raise UnsafeSandboxError(_no_warden(error)) from error
+            level, self.limits_by, *reasons = ready.detail.split("\n")
+            if not level:
+                await self._give_up()
+                raise UnsafeSandboxError(_refusal(self._config, reasons))
+            self.level = SandboxLevel(level)
+
+    async def _start_warden(self) -> Reply:
+        """What the warden says once it has chosen a level. OSError or InvalidEpisodeError when it cannot say that."""
+        self._last_words = _NO_WORDS
+        self._ready = asyncio.get_running_loop().create_future()
+        self._warden = WardenProcess(self._hear, self._forget_all)
+        levels = [str(level) for level in self._levels]
+        with contextlib.suppress(ConnectionError):  # It has ended, and why is still to be heard.
             await self._warden.tell("start", levels, find_bubblewrap(), list(self._config.read_only))
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                ready = await self._ready
-        level, self.limits_by, *reasons = ready.detail.split("\n")
-        if not level:
-            await self.close()
-            raise UnsafeSandboxError(_refusal(self._config, reasons))
-        self.level = SandboxLevel(level)
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            return await self._ready
+
+    async def _give_up(self) -> None:
+        """End a warden that is no use."""
+        warden, self._warden = self._warden, None
+        if warden is not None:
+            await warden.close(patience_seconds=_PATIENCE_SECONDS)
 
     async def open(self, *, files: Mapping[str, bytes], limits: Limits) -> LinuxBox:
         """InvalidEpisodeError when the host fails to make the box; ValueError for a path that leaves its folder."""
@@ -107,8 +128,9 @@ class LinuxSandbox:
             killed = warden.ended
             await warden.close(patience_seconds=_PATIENCE_SECONDS)
             if killed:
-                # Its successor clears away what it could not.
-                await WardenProcess(self._hear, self._forget_all).close(patience_seconds=_PATIENCE_SECONDS)
+                # Its successor clears away what it could not; if there can be none now, the next start does.
+                with contextlib.suppress(OSError):
+                    await WardenProcess(self._hear, self._forget_all).close(patience_seconds=_PATIENCE_SECONDS)
 
     def _free_berth(self) -> Channel | None:
         while self._free:
@@ -119,8 +141,9 @@ class LinuxSandbox:
 
     async def _new_berth(self) -> Channel:
         if self._warden is None or self._warden.ended:
-            await self.start()
-        assert self._warden is not None
+            await self._start_again()
+        if self._warden is None:
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, "the sandbox was closed while a box was to open")
         self._numbered += 1
         number = self._numbered
         self._ends[number] = asyncio.get_running_loop().create_future()
@@ -134,6 +157,13 @@ class LinuxSandbox:
         channel = await Channel.connect(number, ours)
         self._channels.add(channel)
         return channel
+
+    async def _start_again(self) -> None:
+        """The run goes on, and with it the hope for the next episode: what refuses a start costs this one alone."""
+        try:
+            await self.start()
+        except SpringtideError as error:
+            raise InvalidEpisodeError(InvalidCause.INFRASTRUCTURE, str(error)) from error
 
     async def end_of(self, channel: Channel) -> Reply:
         """How a berth ended that hung up."""
@@ -189,6 +219,20 @@ def _allowed_levels(config: SandboxConfig) -> list[SandboxLevel]:
     if config.allow_unsafe == "none":
         levels.append(SandboxLevel.NONE)
     return levels
+
+
+def _require_folders(paths: Sequence[str]) -> None:
+    for path in paths:
+        if not os.path.isdir(path):
+            raise UsageError(f'sandbox.read_only = "{path}": there is no such folder; make it, or leave it out.')
+
+
+def _no_warden(error: Exception) -> str:
+    reason = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    return (
+        f"The sandbox's warden, the process that makes its boxes, could not start ({reason}): "
+        "`springtide sandbox` tries each level and says what this host lacks."
+    )
 
 
 def _refusal(config: SandboxConfig, reasons: list[str]) -> str:

@@ -5,6 +5,7 @@ ends in any way, is what makes the warden clear up.
 """
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -20,13 +21,14 @@ _RETRY_SECONDS = 0.005
 
 
 def spawn_warden() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a warden. It shares nothing with this process but the returned control socket."""
+    """Start a warden. It shares nothing with this process but the returned control socket. OSError if it cannot be."""
     if sys.platform != "linux":
         raise UnsafeSandboxError(
             f"The sandbox needs Linux, and this is {sys.platform}: run on Linux or in a virtual machine."
         )
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    with theirs, contextlib.ExitStack() as undo:
+        undo.callback(ours.close)
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_BOOT), "warden", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
@@ -37,12 +39,16 @@ def spawn_warden() -> tuple[subprocess.Popen[bytes], socket.socket]:
             cwd="/",
             env={},
         )
+        undo.pop_all()
     return process, ours
 
 
 def read_notice(control: socket.socket) -> Reply | None:
     """The next message of the warden, None at its end."""
-    message = control.recv(1 << 18)
+    try:
+        message = control.recv(1 << 18)
+    except ConnectionResetError:  # It ended without reading all; what it said before can still be read.
+        message = control.recv(1 << 18)
     return Reply.parse(message) if message else None
 
 
@@ -62,8 +68,6 @@ class WardenProcess:
             notice = read_notice(self._control)
         except BlockingIOError:
             return
-        except ConnectionResetError:
-            notice = None
         if notice is not None:
             self._on_notice(notice)
             return
@@ -73,7 +77,7 @@ class WardenProcess:
         self._on_end()
 
     async def tell(self, *parts: object, descriptor: int | None = None) -> None:
-        """Send one request. BrokenPipeError when the warden has ended."""
+        """Send one request. ConnectionError when the warden has ended."""
         frame = wire.request(*parts)
         while not self.ended:
             try:

@@ -82,6 +82,15 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
     reason: str
 
+    @classmethod
+    def hopeless(cls, groups: int, failure: str) -> "Abort":
+        """`groups` in a row failed, the last one because of `failure`."""
+        return cls(
+            f"The last {groups} groups all failed; the last failure: {failure.rstrip('.')}; read an episode with "
+            "`springtide show RUN`, mend the environment and resume, or, where it only takes longer, branch with "
+            "--from STEP and a larger scheduling.group_deadline."
+        )
+
 
 Command = (
     IssueGroup

@@ -26,7 +26,8 @@ class SchedulingConfig(StrictModel):
     window: int | None = Field(
         None,
         ge=0,
-        description="Groups by which consumption may leave issue order; default: 0 in sync, one batch in async.",
+        description="Groups by which consumption may leave issue order, at most one batch; default: 0 in sync, one "
+        "batch in async.",
     )
     max_concurrent: int = Field(128, ge=1, description="Episodes in flight at once.")
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")

@@ -40,8 +40,6 @@ class MemberFinished(msgspec.Struct, frozen=True, kw_only=True, tag="member_fini
     epoch: int
     reward: float | None
     reason: str = ""
-    tokens: int = 0
-    oldest_version: int | None = None
 
 
 class GroupScored(msgspec.Struct, frozen=True, kw_only=True, tag="group_scored"):

@@ -4,10 +4,11 @@ No clock, no randomness, no await. Feeding the journalled events to a fresh sche
 commands, which is how a run is recovered.
 
 Invariants (v: applied steps, K: staleness bound, B: groups per step):
-- issued groups, less those filtered or expired, never exceed (published + K + 1) * B. So at most B live groups have a
-  base of v - K or less, and step v + 1 can and does wait for all of them (the mandatory set): no token is older than K
-  versions when it is trained on.
-- groups are consumed whole, in issue order within a window of W groups.
+- issued groups, less those filtered or expired, never exceed (published + K + 1) * B, and they are consumed whole, in
+  issue order within a window of W <= B groups. So the v * B that were trained on are among the first (v + 1) * B, as
+  are all whose base is v - K or less: at most B of these are live, and step v + 1 can and does wait for them (the
+  mandatory set). No token is older than K versions when it is trained on. (With W > B, younger groups could take the
+  places that the older ones need.)
 - in sync no decision depends on which episode was faster: complete groups are judged in issue order, and those that
   wait to run start in order of group and slot.
 - each slot of an issued group is ended once. In sync the ends of a step are recorded with its `Train` command, so that
@@ -78,6 +79,7 @@ class Scheduler:
         self.bound = 0 if self.sync else config.staleness
         default_window = 0 if self.sync else config.groups_per_step
         self.window = default_window if config.window is None else config.window
+        assert self.window <= config.groups_per_step, "the recipe refuses a wider window"
         self._retry_backoff = retry_backoff
         self.epoch = 0
         self.trained = 0
@@ -169,7 +171,7 @@ class Scheduler:
         self.published = -1
         self.finished = self.finished and not self.aborted
         self.aborted = False
-        self._expired_in_row = 0
+        self._something_worked()
         if self.finished:
             return [Finish()]
         if self.sync:
@@ -240,7 +242,7 @@ class Scheduler:
             return self._expire(
                 group, f"{len(group.rewards)} of {len(group.slots)} members were valid, {needed} needed"
             )
-        self._expired_in_row = 0
+        self._something_worked()
         may_filter = self.config.filter_zero_variance and self._filtered_this_step < self.config.max_filtered_per_step
         if may_filter and group.zero_variance:
             self.filtered += 1
@@ -252,7 +254,12 @@ class Scheduler:
         group = self.groups.get(group_id)
         if group is None or group.complete or epoch != self.epoch:
             return []
-        return self._expire(group, f"not complete after {self.config.group_deadline:g} s")
+        self._last_reason = f"not complete after {self.config.group_deadline:g} s"
+        return self._expire(group, self._last_reason)
+
+    def _something_worked(self) -> None:
+        self._expired_in_row = 0
+        self._last_reason = ""
 
     def _expire(self, group: LiveGroup, reason: str) -> list[Command]:
         self.expired += 1
@@ -264,8 +271,7 @@ class Scheduler:
         cancel: list[Command] = [CancelGroup(group.id)]
         if self._expired_in_row >= HOPELESS_BATCHES * self.config.groups_per_step:
             self.finished = self.aborted = True
-            why = (self._last_reason or reason).rstrip(".")
-            return [*cancel, Abort(f"The last {self._expired_in_row} groups all failed; the last failure: {why}.")]
+            return [*cancel, Abort.hopeless(self._expired_in_row, self._last_reason or reason)]
         return cancel
 
     def _end(self, group: LiveGroup, end: End, reason: str, step: int | None = None) -> None:

@@ -44,7 +44,6 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._selector = _Jump(self)
         self._kill_after = kill_after
         self.callbacks = 0
-        self.dead = False
 
     def time(self) -> float:
         return self._now
@@ -72,7 +71,6 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def bury(self) -> None:
         """Drop all tasks without running anything further on this loop."""
-        self.dead = True
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()

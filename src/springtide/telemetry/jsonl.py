@@ -46,7 +46,7 @@ def read_metrics(path: Path) -> Iterator[MetricRecord]:
         for line in file:
             try:
                 read = decoder.decode(line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
             metrics = {name: nan if value is None else value for name, value in read.metrics.items()}
             yield MetricRecord(time=read.time, step=read.step, metrics=metrics)

@@ -22,41 +22,34 @@ class LaneLedger:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = {}
         self._stack = [UNATTRIBUTED]
-        self._settled = self._entered = now()
+        self._settled = now()
 
-    def _settle(self) -> float:
+    def _settle(self) -> None:
         now = self._now()
         current = self._stack[-1]
         self._seconds[current] = self._seconds.get(current, 0.0) + now - self._settled
         self._settled = now
-        return now
 
     def wait_for(self, reason: str) -> None:
         """From now on, time outside of any bin is booked as `reason`."""
         with self._lock:
             if self._stack[0] != reason:
                 if len(self._stack) == 1:
-                    self._entered = self._settle()
+                    self._settle()
                 self._stack[0] = reason
 
     @contextmanager
     def bin(self, name: str) -> Iterator[None]:
         """Book the body's time under `name`, less what nested bins take."""
         with self._lock:
-            self._entered = self._settle()
+            self._settle()
             self._stack.append(name)
         try:
             yield
         finally:
             with self._lock:
-                self._entered = self._settle()
+                self._settle()
                 self._stack.pop()
-
-    @property
-    def current(self) -> tuple[str, float]:
-        """The innermost bin and the seconds since the lane entered it or came back to it."""
-        with self._lock:
-            return self._stack[-1], self._now() - self._entered
 
     def seconds(self) -> dict[str, float]:
         """Seconds per bin up to now."""
@@ -86,10 +79,6 @@ class Ledger:
     def seconds(self) -> dict[str, dict[str, float]]:
         """Seconds per lane and bin up to now."""
         return {lane.lane: lane.seconds() for lane in self._all()}
-
-    def current(self) -> dict[str, tuple[str, float]]:
-        """Per lane the bin that it is in and for how many seconds."""
-        return {lane.lane: lane.current for lane in self._all()}
 
     def unattributed_share(self) -> dict[str, float]:
         """Share of each lane's lifetime that nobody named."""

@@ -43,8 +43,11 @@ METRICS = (
     Metric("warm_start/accuracy", "share", "Imitated tokens that the model would have chosen greedily."),
     Metric("warm_start/tokens", "tokens", "Imitated tokens of the batch."),
     Metric("warm_start/grad_norm", "", "Gradient norm before clipping."),
+    Metric("warm_start/skipped_updates", "updates", "Steps so far that were skipped: the gradient was not finite."),
     Metric("warm_start/learning_rate", "", "Learning rate of the supervised step."),
-    Metric("warm_start/ceiling", "share", "Demonstrations that succeed: the most that imitating them can reach."),
+    Metric(
+        "warm_start/demonstration_success", "share", "Of the demonstrations themselves; imitation reaches about that."
+    ),
     Metric("warm_start/seconds", "s", "Wall time of the warm start."),
     Metric("reward/mean", "", "Mean reward of the valid members that the step trained on."),
     Metric("reward/standard_error", "", "Standard error of that mean."),
@@ -65,6 +68,7 @@ METRICS = (
     Metric("staleness/mean", "versions", "Mean staleness of the step's groups."),
     Metric("staleness/max", "versions", "Largest staleness of the step's groups."),
     Metric("invalid/rate", "share", "Episodes that ended without a verdict, of all that ended since the last step."),
+    Metric("invalid/version_rate", "share", "The same of all that ended while the version of this step served."),
     Metric("groups/filtered", "groups", "Groups that dynamic sampling set aside since the last step."),
     Metric("groups/expired", "groups", "Groups that ran out of deadlines or valid members since the last step."),
     Metric("engine/prefilled", "tokens", "Tokens computed for the first time, running total."),

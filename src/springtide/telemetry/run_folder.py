@@ -41,7 +41,8 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.json`. `created` is UTC in ISO 8601; `versions` has python, platform and packages."""
+    """`run.json`. `created` is UTC in ISO 8601; `versions` has python, platform and packages. `chats`: the file whose
+    chats the warm start imitates, empty if it imitates the environment's demonstrations."""
 
     id: str
     created: str
@@ -49,6 +50,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     sandbox_level: str = ""
     parent: Parent | None = None
+    chats: str = ""
 
 
 class RunFolder:
@@ -123,6 +125,7 @@ class RunFolder:
         path: Path | None = None,
         root: Path = RUNS,
         parent: Parent | None = None,
+        chats: Path | None = None,
         created: datetime | None = None,
     ) -> "RunFolder":
         """A new folder with its recipe: `root/<name>-<YYYYMMDD-HHMMSS>[-n]` in local time, or exactly `path`."""
@@ -137,6 +140,7 @@ class RunFolder:
                 springtide=__version__,
                 versions=_versions(),
                 parent=parent,
+                chats="" if chats is None else str(chats.resolve()),
             )
             run = cls(folder, info)
             run.recipe.write_text(recipe_text, encoding="utf-8")
@@ -145,9 +149,7 @@ class RunFolder:
         except OSError as error:
             if folder is not None:
                 _remove(folder)
-            if error.errno == errno.ENOSPC:
-                raise StorageFullError(f"The disk is full: there is no room for a run in {path or root}.") from error
-            raise UsageError(f"The run folder {path or root} cannot be made: {error.strerror or error}.") from error
+            raise _not_made(path or root, error) from error
         return run
 
     @classmethod
@@ -165,7 +167,8 @@ class RunFolder:
     def branch(self, step: int, *, name: str, recipe_text: str, path: Path | None = None) -> "RunFolder":
         """A new run beside this one that starts from its checkpoint `step`: model and checkpoint are copied.
 
-        UsageError if there is no such checkpoint.
+        UsageError if there is no such checkpoint, or if it goes while it is copied: a run that is being trained removes
+        old ones. Whatever is raised, nothing of the new run stays.
         """
         steps = self.checkpoint_steps()
         if step not in steps:
@@ -173,11 +176,21 @@ class RunFolder:
             raise UsageError(f"--from {step}: run {self.id} has no checkpoint at that step; {known}.")
         parent = Parent(run=self.id, step=step)
         made = RunFolder.create(name=name, recipe_text=recipe_text, path=path, root=self.path.parent, parent=parent)
-        if self.model.is_dir():
-            shutil.copytree(self.model, made.model)
-        unfinished = made.checkpoints / f"{self.checkpoint(step).name}.tmp"
-        shutil.copytree(self.checkpoint(step), unfinished)
-        os.replace(unfinished, made.checkpoint(step))
+        try:
+            if self.model.is_dir():
+                _copy(self.model, made.model)
+            _copy(self.checkpoint(step), made.checkpoint(step))
+        except OSError as error:
+            made.remove()
+            if self.checkpoint(step).is_dir():
+                raise _not_made(made.path, error) from error
+            raise UsageError(
+                f"--from {step}: run {self.id} removed that checkpoint while it was copied; branch from a newer one, "
+                "or stop the run first."
+            ) from error
+        except BaseException:
+            made.remove()
+            raise
         return made
 
     def remove(self) -> None:
@@ -223,6 +236,33 @@ class RunFolder:
     def _write_info(self) -> None:
         text = msgspec.json.format(msgspec.json.encode(self.info), indent=2)
         write_atomically(self.path / "run.json", text + b"\n")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The whole folder or none of it. OSError of the first file that fails."""
+    unfinished = target.with_name(target.name + ".tmp")
+    unfinished.mkdir()
+    for path in sorted(source.rglob("*")):
+        place = unfinished / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir()
+        else:
+            shutil.copy2(path, place)
+    if not source.is_dir():  # then nothing says that all of it was seen
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
+    os.replace(unfinished, target)
+
+
+def _not_made(path: Path, error: OSError) -> StorageFullError | UsageError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFullError(
+            f"The disk is full: there is no room for a run in {path}; free some space, or name another place with "
+            "--run-folder."
+        )
+    return UsageError(
+        f"The run folder {path} cannot be made ({error.strerror or error}); name another with --run-folder, or give "
+        "yourself the permission to write there."
+    )
 
 
 def list_runs(root: Path = RUNS) -> list[str]:

@@ -34,7 +34,8 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """None where a number is not known yet. Times are Unix seconds, `rate` is train steps per second."""
+    """None where a number is not known yet. Times are Unix seconds, `rate` is train steps per second, `alarm` says what
+    a person should look into, empty if nothing."""
 
     run: str = ""
     pid: int = 0
@@ -52,6 +53,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     staleness: int | None = None
     staleness_bound: int | None = None
     invalid_rate: float | None = None
+    alarm: str = ""
     rate: float | None = None
     eta: float | None = None
     waits: tuple[Wait, ...] = ()
@@ -168,5 +170,5 @@ def read_status(path: Path) -> Status | None:
     """The last status written; None if there is none that can be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Status)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None

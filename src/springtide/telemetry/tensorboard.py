@@ -1,6 +1,6 @@
 """Metrics as TensorBoard scalars, through TensorBoard's own writer and without torch.
 
-TensorBoard is an optional convenience: where it is not installed this sink is left out, and says so once.
+TensorBoard is an optional convenience: where it is not installed, or broken, this sink is left out, and says so once.
 """
 
 import logging
@@ -13,11 +13,15 @@ LOGGER = logging.getLogger("springtide.telemetry")
 
 
 def tensorboard_sink(folder: Path) -> "TensorBoardSink | None":
-    """A sink that writes event files into `folder`; None where TensorBoard is not installed."""
-    if find_spec("tensorboard") is None:
-        LOGGER.info("TensorBoard is not installed: metrics go to metrics.jsonl only.")
+    """A sink that writes event files into `folder`; None where TensorBoard is not installed, or not fit for use."""
+    try:
+        if find_spec("tensorboard") is None:
+            LOGGER.info("TensorBoard is not installed: metrics go to metrics.jsonl only.")
+            return None
+        return TensorBoardSink(folder)
+    except Exception as error:  # whatever an installation that is not whole raises when it is imported
+        LOGGER.warning("TensorBoard failed, so metrics go to metrics.jsonl only: %s.", error or type(error).__name__)
         return None
-    return TensorBoardSink(folder)
 
 
 class TensorBoardSink:

@@ -1,8 +1,9 @@
 """Checkpoints that are either whole or not there.
 
 A checkpoint is written into a folder of another name, flushed to the disk and renamed; it carries a hash of every file
-and of itself. Reading verifies: a damaged checkpoint is passed over in favour of an older one, and named. What
-retention removes is renamed first, so that a half-removed checkpoint is never taken for a damaged one.
+and of itself. Finding one verifies all of that, once: a damaged checkpoint is passed over in favour of an older one,
+and named, and who reads the files of one that was found need not look again. What retention removes is renamed first,
+so that a half-removed checkpoint is never taken for a damaged one.
 
 No torch here: who writes the files is handed in.
 """
@@ -29,15 +30,11 @@ _SCRATCH = ".scratch-"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A verified checkpoint. `position` is what its writer said about where the run stands.
-
-    `damaged` lists newer checkpoints that were passed over, as (step, first file that is not what was written).
-    """
+    """A verified checkpoint. `position` is what its writer said about where the run stands."""
 
     step: int
     path: Path
     position: dict[str, Any]
-    damaged: tuple[tuple[int, str], ...] = ()
 
 
 class CheckpointStore:
@@ -76,7 +73,7 @@ class CheckpointStore:
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        self._retain()
+        self._retain(step)
         return self._path(step)
 
     def steps(self) -> list[int]:
@@ -99,17 +96,15 @@ class CheckpointStore:
     def latest_valid(self, *, newest: int | None = None) -> Checkpoint | None:
         """The newest sound checkpoint, not after step `newest` if given; None if there is none.
 
-        Damaged ones on the way are logged and listed in its `damaged`.
+        Damaged ones on the way are logged.
         """
-        damaged: list[tuple[int, str]] = []
         for step in reversed(self.steps()):
             if newest is not None and step > newest:
                 continue
             found = self._verify(step)
             if isinstance(found, Checkpoint):
-                return Checkpoint(step=step, path=found.path, position=found.position, damaged=tuple(damaged))
+                return found
             log.warning("Checkpoint %s is damaged (%s); looking for an older one.", self._path(step), found)
-            damaged.append((step, found))
         return None
 
     def _verify(self, step: int) -> Checkpoint | str:
@@ -122,9 +117,13 @@ class CheckpointStore:
         damaged = damaged_files(path, manifest["files"])
         return damaged[0] if damaged else Checkpoint(step=step, path=path, position=manifest["position"])
 
-    def _retain(self) -> None:
-        """Keep the newest `keep` and the multiples of `keep_every`, 0 being one."""
-        steps = self.steps()
+    def _retain(self, newest: int) -> None:
+        """Keep the newest `keep` up to step `newest`, and the multiples of `keep_every`, 0 being one.
+
+        Later ones are damaged, or the run would not have gone back behind them: they do not count, and are replaced
+        when the run comes to them.
+        """
+        steps = [step for step in self.steps() if step <= newest]
         kept = set(steps[-self._config.keep :])
         for step in steps:
             if step not in kept and step % self._config.keep_every:

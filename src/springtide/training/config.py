@@ -1,12 +1,13 @@
 """Settings of the update, the warm start and the checkpoints."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
 
 Compute = Literal["auto", "float32", "bfloat16"]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerConfig(StrictModel):
@@ -14,7 +15,7 @@ class OptimizerConfig(StrictModel):
 
     learning_rate: float = Field(1e-6, gt=0)
     weight_decay: float = Field(0.0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Decay, Decay] = (0.9, 0.95)
     eps: float = Field(1e-8, gt=0)
     max_grad_norm: float = Field(1.0, gt=0)
     warmup_steps: int = Field(0, ge=0)
@@ -35,7 +36,7 @@ class AlgorithmConfig(StrictModel):
         2.0,
         gt=0,
         description="Cap of the truncated importance weight between sampling and training policy; "
-        "null: no weight, the clipped ratio is taken to the sampling policy.",
+        "'none': no weight, the clipped ratio is taken to the sampling policy.",
     )
     kl_coefficient: float = Field(0.0, ge=0, description="Weight of the k3 KL to the reference policy.")
     mini_batches: int = Field(

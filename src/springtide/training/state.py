@@ -1,10 +1,12 @@
-"""A trainer's state as files: tensors in safetensors, the rest in `trainer.json` with a hash of every file.
+"""A trainer's state as files: tensors in safetensors, the rest in `trainer.json`.
 
-Invariant: what is loaded is bit for bit what was saved, or `RunDamagedError` names the file.
+Whoever keeps the files proves that they are those that were written (checkpoint.py does); what is loaded is then bit
+for bit what was saved. A file that is missing or cannot be read is a `RunDamagedError` that names it.
 """
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from springtide.core.errors import RunDamagedError
 from springtide.policy.digest import named_weights
-from springtide.training.manifest import damaged_files, describe_files, read_sealed, write_sealed
+from springtide.training.manifest import read_sealed, write_sealed
 
 FORMAT = 1
 MODEL, REFERENCE, OPTIMIZER, RANDOM, INDEX = (
@@ -32,17 +34,18 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
         # The library reports the operating system's errors as text only.
-        code = errno.ENOSPC if f"os error {errno.ENOSPC}" in str(error) else errno.EIO
+        number = re.search(r"os error (\d+)", str(error))
+        code = int(number[1]) if number else errno.EIO
         raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def write_index(folder: Path, fields: dict[str, Any]) -> None:
-    """Write `trainer.json`: `fields` and the description of all files that are there by now."""
-    write_sealed(folder / INDEX, {"format": FORMAT, **fields, "files": describe_files(folder)})
+    """Write `trainer.json` with `fields`."""
+    write_sealed(folder / INDEX, {"format": FORMAT, **fields})
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """The verified `trainer.json`: every file it lists is there and unchanged."""
+    """The inverse of `write_index`."""
     path = folder / INDEX
     try:
         index = read_sealed(path)
@@ -52,11 +55,6 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise RunDamagedError(
             f"{path} has format {index['format']!r}, this version of Springtide reads {FORMAT}; "
             "continue the run with the version that wrote it."
-        )
-    damaged = damaged_files(folder, index["files"])
-    if damaged:
-        raise RunDamagedError(
-            f"{folder / damaged[0]} is missing or is not what was written; resume from another checkpoint."
         )
     return index
 
@@ -71,8 +69,11 @@ def load_policy(model: torch.nn.Module, folder: Path) -> int:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """All tensors of a safetensors file, on the CPU."""
-    tensors: dict[str, torch.Tensor] = load_file(path)
+    """All tensors of a safetensors file, on the CPU and backed by the file: copy what is to outlive it."""
+    try:
+        tensors: dict[str, torch.Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise RunDamagedError(f"{path} cannot be read ({error}); resume from another checkpoint.") from error
     return tensors
 
 
@@ -113,4 +114,4 @@ def set_optimizer_tensors(
         name, _, key = label.rpartition("|")
         parameter = parameters[name]
         # Step counters stay where the optimizer made them: a fused step wants them beside the parameter.
-        optimizer.state[parameter][key] = value.to(parameter.device)
+        optimizer.state[parameter][key] = value.to(parameter.device, copy=True)

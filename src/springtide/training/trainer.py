@@ -33,8 +33,8 @@ class TorchTrainer:
     """Implements ports.trainer.Trainer.
 
     `model` as handed over is version 0 and, with a KL term, the reference; it is trained in place. `transform` must be
-    that of sampling and `dtype` that of the engine's weights. `stages` is public: wrap one to check, capture or
-    disturb it.
+    that of sampling and `dtype` that of the engine's weights. `kept_kv`: the engine samples on over keys and values of
+    earlier versions. `stages` is public: wrap one to check, capture or disturb it.
     """
 
     def __init__(
@@ -45,12 +45,14 @@ class TorchTrainer:
         total_steps: int,
         transform: Transform | None = None,
         dtype: torch.dtype = torch.float32,
+        kept_kv: bool = False,
     ) -> None:
         self.model = model
         self.config = config
         self._total_steps = total_steps
         self._dtype = dtype
-        self._device = next(model.parameters()).device
+        self._kept_kv = kept_kv
+        self._device: torch.device = next(model.parameters()).device
         self._optimizer = make_optimizer(model, config.optimizer)
         self._compute = dtype if config.compute == "auto" else compute_dtype(config.compute, self._device)
         prepare_for_training(model)
@@ -63,6 +65,15 @@ class TorchTrainer:
     @property
     def version(self) -> PolicyVersion:
         return self._version
+
+    @property
+    def exact(self) -> bool:
+        """Whether a step trained again gives the same weights, bit for bit.
+
+        On accelerators it may not: the gradient of fused attention is summed in no fixed order, also under
+        `use_deterministic_algorithms(True, warn_only=True)`, and without `warn_only` operators of the engine refuse.
+        """
+        return self._device.type == "cpu"
 
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         """Apply train step `step`, which must be the next one.
@@ -89,7 +100,7 @@ class TorchTrainer:
 
     def publish(self) -> dict[str, torch.Tensor]:
         """The policy's tensors by name, tied ones once, floating ones in `dtype`; their digest is `version.digest`."""
-        return {name: tensor.clone() for name, tensor in self._served()}
+        return dict(self._served(copy=True))
 
     def save(self, folder: Path) -> None:
         state.write_tensors(folder / state.MODEL, state.model_tensors(self.model))
@@ -109,9 +120,6 @@ class TorchTrainer:
             source = reference if reference.exists() else folder / state.MODEL
             state.set_model_tensors(self._reference, state.read_tensors(source), source=source)
         self._version = self._measure()
-
-    def close(self) -> None:
-        self._optimizer.zero_grad(set_to_none=True)
 
     def _make_stages(self, transform: Transform) -> Stages:
         algorithm = self.config.algorithm
@@ -137,7 +145,7 @@ class TorchTrainer:
             tokens_per_micro_batch=self.config.tokens_per_micro_batch,
             version=self._number,
             needs_reference=self._reference is not None,
-            stored_proximal=self._compute is self._dtype is torch.float32,
+            stored_proximal=self._compute is self._dtype is torch.float32 and not self._kept_kv,
             coupled=algorithm.importance_cap is None,
             share_prefixes=self._share_prefixes,
         )
@@ -148,9 +156,10 @@ class TorchTrainer:
     def _apply(self) -> GradientReport:
         return apply_gradients(self._optimizer, rate=self._rate(), max_grad_norm=self.config.optimizer.max_grad_norm)
 
-    def _served(self) -> list[tuple[str, torch.Tensor]]:
+    def _served(self, *, copy: bool = False) -> list[tuple[str, torch.Tensor]]:
+        """`copy`: none of the tensors is the model's own."""
         return [
-            (name, tensor.to(self._dtype) if tensor.is_floating_point() else tensor)
+            (name, tensor.to(self._dtype if tensor.is_floating_point() else tensor.dtype, copy=copy))
             for name, tensor in named_weights(self.model)
         ]
 

@@ -53,8 +53,9 @@ class UpdatePlan:
     """What an update needs besides its stages. `version` is that of the weights it starts from.
 
     `stored_proximal`: tokens sampled from this very version take their stored log-probs as proximal ones, which saves
-    a forward pass where the engine and the trainer compute alike. `coupled`: the proximal policy is the behaviour
-    policy (no importance weight). `share_prefixes`: the model can compute a common beginning once.
+    a forward pass where the engine and the trainer compute alike: in the same precision, over keys and values of the
+    same version. `coupled`: the proximal policy is the behaviour policy (no importance weight). `share_prefixes`: the
+    model can compute a common beginning once.
     """
 
     mini_batches: int

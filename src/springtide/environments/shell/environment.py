@@ -4,6 +4,8 @@
 command exceeds end the episode as a valid failure; only what the sandbox itself gets wrong is invalid.
 """
 
+from contextlib import suppress
+
 from springtide.core.demonstration import Demonstration
 from springtide.core.errors import InvalidEpisodeError
 from springtide.core.message import Message
@@ -47,7 +49,9 @@ class ShellEnvironment:
         if text == DONE:
             return Observation(done=True)
         if text.startswith(ANSWER):
-            await self._box.write({"answer": text.removeprefix(ANSWER).strip().encode() + b"\n"})
+            # What prevents this is the agent's doing (a folder in the way, a full disk): then that is what is graded.
+            with suppress(OSError):
+                await self._box.write({"answer": text.removeprefix(ANSWER).strip().encode() + b"\n"})
             return Observation(done=True)
         if not text or "\0" in text:
             return _reply("no command")

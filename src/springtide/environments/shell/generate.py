@@ -35,11 +35,6 @@ def generate(*, family: str, level: int, seed: int) -> Puzzle:
         attempt += 1
 
 
-def oracle(task: Task) -> list[str]:
-    """What an agent sends that solves `task`."""
-    return [turn.text for turn in puzzle_of(task).oracle]
-
-
 def task_data(families: tuple[str, ...], levels: tuple[int, ...], index: int) -> dict[str, Any]:
     """Families and levels in turn, so that every stretch of a stream holds all of them alike."""
     number, family = divmod(index, len(families))

@@ -23,6 +23,7 @@ class ShellSource:
     """`sandbox` is started and closed by whoever made it; tasks and demonstrations need none."""
 
     scores_groups = False
+    tool_replies_only = False
 
     def __init__(self, config: ShellConfig, *, seed: int, sandbox: Sandbox | None, limits: Limits) -> None:
         self.limits = PhaseLimits(step=60.0 + config.command_seconds)
@@ -38,7 +39,7 @@ class ShellSource:
         pass
 
     def demonstration(self, index: int) -> Demonstration:
-        """Flawed at the rate `flaw_rate`: the success rate of imitation is at most 1 - flaw_rate."""
+        """Flawed at the rate `flaw_rate`: the success rate of the demonstrations is 1 - flaw_rate."""
         task = self._task(Stream.DEMONSTRATE, index)
         puzzle = puzzle_of(task)
         rng = random.Random(f"demonstrate {task.seed}")

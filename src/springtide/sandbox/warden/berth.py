@@ -49,7 +49,7 @@ def keep_berth(control: int, isolation: Isolation, group: Group) -> int:
 
 def _keep_box(control: int, isolation: Isolation, group: Group, limits: Limits, content: dict[bytes, bytes]) -> int:
     limits.apply_to_group(group)
-    kills = group.counters.oom_kills()
+    group.counters.memory.begin()
     pid = kernel.fork_into(isolation.box_namespaces)
     if pid == 0:
         _be_box(control, isolation, group, limits, content)
@@ -57,7 +57,7 @@ def _keep_box(control: int, isolation: Isolation, group: Group, limits: Limits, 
     isolation.clear()
     if status == 0:
         return 0
-    return OUT_OF_MEMORY if group.counters.oom_kills() > kills else LOST
+    return OUT_OF_MEMORY if group.counters.memory.since_begin().own else LOST
 
 
 def _be_box(control: int, isolation: Isolation, group: Group, limits: Limits, content: dict[bytes, bytes]) -> NoReturn:

@@ -18,7 +18,7 @@ from springtide.sandbox.warden.command import ENVIRONMENT, Shell
 from springtide.sandbox.warden.limits import Limits
 from springtide.sandbox.warden.privileges import become_nobody, harden
 from springtide.sandbox.warden.processes import LiveClock, NamespaceReaper
-from springtide.sandbox.warden.rootfs import BOX_ID, HOST, HOST_ETC, WORK, Stage, written_etc
+from springtide.sandbox.warden.rootfs import BOX_ID, HOST, HOST_ETC, UNMAPPABLE_ZERO, WORK, Stage, written_etc
 
 _ORDERS, _CONTROL = 3, 4
 """Descriptors inside."""
@@ -83,7 +83,9 @@ class Bubblewrap:
         options += ["--proc", "/proc"]
         for name in self._stage.hidden:
             options += ["--ro-bind-data", str(_inherited_file("")), f"/proc/{name}"]
-        options += ["--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+        options += ["--remount-ro", "/proc", "--dev", "/dev"]
+        # The group that may count memory is not known here, so it is done in any case.
+        options += ["--dev-bind", f"/dev/{UNMAPPABLE_ZERO}", "/dev/zero", "--remount-ro", "/dev"]
         return [*options, "--remount-ro", "/", "--chdir", WORK, "--", *command]
 
     def clear(self) -> None:

@@ -10,32 +10,29 @@ from __future__ import annotations
 import os
 import time
 from errno import EBUSY
+from mmap import mmap
 
 from springtide.sandbox.warden.kernel import SIGKILL
 from springtide.sandbox.warden.owner import leftovers, own_name
+from springtide.sandbox.warden.shortage import MemoryCounters, Shortage, field
 
 _V1_CONTROLLERS = ("memory", "pids", "cpuacct")
 _V2_CONTROLLERS = ("memory", "pids")
 _V1_FILES = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control", "cpuacct.usage")
 _V2_FILES = ("memory.max", "memory.swap.max", "memory.events", "cpu.stat")
+_V1_PEAKS = ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes")
+"""The most that memory, and memory plus swap, came to. The limit of both is the same."""
 _REMOVAL_SECONDS = 5.0
 
 
 class Counters:
     """Open counters of a group: they stay readable where the group's files are out of sight."""
 
-    def __init__(self, oom: int, pids: int, cpu: int, version: int) -> None:
-        self._oom, self._pids, self._cpu, self._version = oom, pids, cpu, version
-
-    def oom_kills(self) -> int:
-        return _field(self._oom, b"oom_kill")
+    def __init__(self, memory: MemoryCounters, pids: int, cpu: int, version: int) -> None:
+        self.memory, self._pids, self._cpu, self._version = memory, pids, cpu, version
 
     def refused_forks(self) -> int:
-        return _field(self._pids, b"max")
-
-    @property
-    def count_memory(self) -> bool:
-        return self._oom >= 0
+        return field(self._pids, b"max")
 
     @property
     def count_cpu(self) -> bool:
@@ -45,24 +42,14 @@ class Counters:
         """CPU time of everything that ever ran in the group."""
         if self._version == 1:
             return int(os.pread(self._cpu, 64, 0)) / 1e9
-        return _field(self._cpu, b"usage_usec") / 1e6
-
-
-def _field(descriptor: int, name: bytes) -> int:
-    """The number after `name` at the start of a line; 0 without a counter."""
-    if descriptor < 0:
-        return 0
-    for line in os.pread(descriptor, 4096, 0).splitlines():
-        key, _, value = line.partition(b" ")
-        if key == name:
-            return int(value)
-    return 0
+        return field(self._cpu, b"usage_usec") / 1e6
 
 
 class Group:
     """The group of one berth: one folder per hierarchy.
 
-    `open` is called where the folders are in sight; limits and counters work through descriptors from then on.
+    `open` is called where the folders are in sight; limits and counters work through descriptors from then on. The mark
+    of the counters is in a page that warden, berth and box share, so that the warden can read it when they are dead.
     """
 
     def __init__(self, version: int, folders: dict[str, str]) -> None:
@@ -70,7 +57,8 @@ class Group:
         self._folders = folders
         self._limits: dict[str, int] = {}
         self._set_to = (0, 0)
-        self.counters = Counters(-1, -1, -1, version)
+        self._mark = mmap(-1, MemoryCounters.MARK.size)
+        self.counters = Counters(MemoryCounters(-1), -1, -1, version)
 
     @property
     def limits_memory(self) -> bool:
@@ -90,7 +78,7 @@ class Group:
             _write(f"{folder}/cgroup.procs", "0")
 
     def open(self) -> None:
-        memory, swap, oom, cpu = _V1_FILES if self._version == 1 else _V2_FILES
+        memory, swap, _, cpu = _V1_FILES if self._version == 1 else _V2_FILES
         for name, controller, file in (
             ("memory", "memory", memory),
             ("swap", "memory", swap),
@@ -100,8 +88,16 @@ class Group:
             if descriptor >= 0:
                 self._limits[name] = descriptor
         self.counters = Counters(
-            self._open("memory", oom), self._open("pids", "pids.events"), self._open("cpuacct", cpu), self._version
+            self._open_memory(), self._open("pids", "pids.events"), self._open("cpuacct", cpu), self._version
         )
+
+    def _open_memory(self) -> MemoryCounters:
+        if self._version == 2:
+            return MemoryCounters(self._open("memory", _V2_FILES[2]), mark=self._mark)
+        limit, _, kills, _ = _V1_FILES
+        peaks = [self._open("memory", peak, os.O_RDWR) for peak in _V1_PEAKS]
+        found = tuple(peak for peak in peaks if peak >= 0)
+        return MemoryCounters(self._open("memory", kills), self._open("memory", limit), found, self._mark)
 
     def _open(self, controller: str, file: str, mode: int = os.O_RDONLY) -> int:
         try:
@@ -129,13 +125,13 @@ class Group:
         if name in self._limits:
             os.write(self._limits[name], value)
 
-    def oom_kills(self) -> int:
-        """What the counter says, for whom the folders are in sight."""
-        descriptor = self._open("memory", (_V1_FILES if self._version == 1 else _V2_FILES)[2])
-        kills = _field(descriptor, b"oom_kill")
-        if descriptor >= 0:
-            os.close(descriptor)
-        return kills
+    def last_shortage(self) -> Shortage:
+        """What a lack of memory has cost since the last mark, for whom the folders are in sight."""
+        memory = self._open_memory()
+        try:
+            return memory.since_begin()
+        finally:
+            memory.close()
 
     def close_limits(self) -> None:
         for descriptor in self._limits.values():
@@ -144,6 +140,7 @@ class Group:
     def remove(self) -> None:
         for folder in set(self._folders.values()):
             _kill_and_remove(folder)
+        self._mark.close()
 
 
 NO_GROUP = Group(1, {})
@@ -164,7 +161,11 @@ class GroupTree:
     def create(self) -> Group:
         self._created += 1
         group = Group(self.version, {name: f"{path}/{self._created}" for name, path in self._folders.items()})
-        group.create()
+        try:
+            group.create()
+        except OSError:
+            group.remove()
+            raise
         return group
 
     def remove(self) -> None:
@@ -248,10 +249,13 @@ def _write_if_there(path: str, text: str) -> None:
 def _kill_and_remove(folder: str) -> None:
     """Kill what is left in a group and those below it, and remove them. Gives up in the end, without an error."""
     deadline = time.monotonic() + _REMOVAL_SECONDS
-    _write_if_there(f"{folder}/cgroup.kill", "1")
-    for inner in os.scandir(folder) if os.path.isdir(folder) else ():
-        if inner.is_dir(follow_symlinks=False):
-            _kill_and_remove(inner.path)
+    try:
+        _write_if_there(f"{folder}/cgroup.kill", "1")
+        for inner in os.scandir(folder) if os.path.isdir(folder) else ():
+            if inner.is_dir(follow_symlinks=False):
+                _kill_and_remove(inner.path)
+    except OSError:
+        pass  # Gone meanwhile, or not ours: removing it tells.
     while time.monotonic() < deadline:
         try:
             os.rmdir(folder)

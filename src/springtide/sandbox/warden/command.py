@@ -15,6 +15,7 @@ from springtide.sandbox.warden.cgroups import Counters
 from springtide.sandbox.warden.kernel import SIGCHLD, SIGINT, SIGPIPE, SIGXCPU, SIGXFSZ, watch_children
 from springtide.sandbox.warden.limits import Limits
 from springtide.sandbox.warden.processes import LiveClock, Reaper
+from springtide.sandbox.warden.shortage import Shortage
 
 CpuClock = Counters | LiveClock
 
@@ -81,18 +82,20 @@ class Shell:
         started = monotonic()
         if self._cpu() >= self._limits.cpu_seconds:
             return Result("cpu_limit", -SIGXCPU, b"", 0.0, "the CPU time of this box was used up before the command")
-        before = self._counters.oom_kills(), self._counters.refused_forks()
+        self._counters.memory.begin()
+        refused = self._counters.refused_forks()
         try:
             pid, output, source = self._spawn(command, stdin)
         except (OSError, ValueError) as error:
-            return self._not_spawned(error, monotonic() - started)
+            return self._not_spawned(error, self._counters.memory.since_begin(), monotonic() - started)
         forced, status = self._watch(pid, output, source, started + wall_seconds)
         self._reaper.end_all()
         source.close()
         if not output.drain() and not forced:
             forced = "output_limit"
         os.close(output.reader)
-        end, code, detail = self._judge(forced, status, before)
+        short = self._counters.memory.since_begin()
+        end, code, detail = self._judge(forced, status, short, self._counters.refused_forks() - refused)
         return Result(end, code, output.text(), monotonic() - started, detail)
 
     def _spawn(self, command: bytes, stdin: bytes) -> tuple[int, Output, Input]:
@@ -127,13 +130,13 @@ class Shell:
                 os.close(descriptor)
         return pid, Output(reader, self._limits.output_bytes), Input(feeder if stdin else -1, stdin)
 
-    def _not_spawned(self, error: OSError | ValueError, seconds: float) -> Result:
-        """A command that no shell can be given, or no memory, is the agent's failure; anything else is ours."""
+    def _not_spawned(self, error: OSError | ValueError, short: Shortage, seconds: float) -> Result:
+        """A command that no shell can be given, or no memory of the box, is the agent's failure; all else is ours."""
         if isinstance(error, ValueError):
             return Result("nonzero", 126, b"sh: the command holds a NUL byte\n", seconds)
         if error.errno == E2BIG:
             return Result("nonzero", 126, b"sh: the command is too long\n", seconds)
-        if error.errno == ENOMEM and self._counters.count_memory:
+        if error.errno == ENOMEM and short.met:
             return Result("oom", -9, b"", seconds, "the box had no memory left to start a shell")
         return Result("sandbox_error", -1, b"", seconds, f"the shell could not be started: {error}")
 
@@ -194,18 +197,22 @@ class Shell:
         left = self._limits.cpu_seconds - self._cpu()
         return max(left / self._lanes, _CPU_CHECK_SECONDS) if left > 0 else 0.0
 
-    def _judge(self, forced: str, status: int, before: tuple[int, int]) -> tuple[str, int, str]:
-        """End, exit code (negative for a signal) and detail. A limit names the end only when the command failed."""
-        kills, refusals = self._counters.oom_kills() - before[0], self._counters.refused_forks() - before[1]
-        notes = [f"{kills} killed at the memory limit"] * (kills > 0) + ["forks refused at the limit"] * (refusals > 0)
-        detail = "; ".join(notes)
+    def _judge(self, forced: str, status: int, short: Shortage, refusals: int) -> tuple[str, int, str]:
+        """End, exit code (negative for a signal) and detail. A limit names the end only when the command failed.
+
+        What lost a process to a lack of memory outside the box would have gone otherwise, however it ended.
+        """
+        if short.foreign:
+            return "sandbox_error", -9, f"{short.kills} killed because the host, not the box, was out of memory"
+        notes = [f"{short.kills} killed at the memory limit"] * short.own
+        detail = "; ".join(notes + ["forks refused at the limit"] * (refusals > 0))
         if forced:
             return forced, -9, detail
         code = os.waitstatus_to_exitcode(status)
         signal = -code if code < 0 else code - 128
         if code == 0:
             end = "ok"
-        elif kills:
+        elif short.own:
             end = "oom"
         elif refusals:
             end = "pids_limit"

@@ -47,7 +47,7 @@ class Namespaces:
             raise OSError("control groups that limit memory and processes cannot be made on this host")
         kernel.unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP)
         kernel.sethostname(HOST.encode())
-        self._stage.build(user_namespace=self._user)
+        self._stage.build(user_namespace=self._user, memory_is_counted=self._group.limits_memory)
         kernel.die_with_parent()
 
     def enter(self, limits: Limits, control: int, content: Content) -> tuple[Shell, int]:

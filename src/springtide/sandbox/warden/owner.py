@@ -40,7 +40,16 @@ def is_leftover(name: str) -> bool:
 
 
 def leftovers(folder: str) -> list[str]:
+    """What dead owners of this user left in `folder`. What bears such a name but is another user's is left to them."""
     try:
-        return [f"{folder}/{name}" for name in sorted(os.listdir(folder)) if is_leftover(name)]
+        names = sorted(os.listdir(folder))
     except OSError:
         return []
+    return [f"{folder}/{name}" for name in names if is_leftover(name) and _is_ours(f"{folder}/{name}")]
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False

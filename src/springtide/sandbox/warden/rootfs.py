@@ -35,6 +35,10 @@ _STAGING = "/tmp"
 """Any folder that exists everywhere; covered only in the berth's own mount namespace."""
 _PROGRAM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
+UNMAPPABLE_ZERO = "full"
+"""The device that stands in for /dev/zero where nothing counts memory: it reads the same, but cannot be mapped. Shared
+mappings of /dev/zero are memory of no process, and the filter of system calls cannot see which file is mapped: it would
+have to refuse those of real files too, which databases and linkers need."""
 HOST_ETC = ("ld.so.cache", "os-release", "services", "protocols", "mime.types", "magic")
 _OPEN_FOLDERS = ("tmp", "var/tmp", WORK[1:])
 """Writable for the box; the rest of its root is not."""
@@ -54,7 +58,7 @@ class Stage:
         self.overlay = True
         self.user_namespace = False
 
-    def build(self, *, user_namespace: bool) -> None:
+    def build(self, *, user_namespace: bool, memory_is_counted: bool) -> None:
         """Needs a mount namespace of the caller's own. Afterwards the root is the stage."""
         self.user_namespace = user_namespace
         mount("", "/", "", MS_REC | MS_PRIVATE)
@@ -66,20 +70,23 @@ class Stage:
             target = f"{_STAGING}/host/{number}"
             os.mkdir(target)
             bind(path, target, MS_RDONLY | _SAFE)
-        self._build_devices(f"{_STAGING}/dev", user_namespace)
+        zero = "zero" if memory_is_counted else UNMAPPABLE_ZERO
+        self._build_devices(f"{_STAGING}/dev", zero, bind_nodes=user_namespace)
         mount("/proc", f"{_STAGING}/proc", "", MS_BIND | MS_REC)
         os.chdir(_STAGING)
         pivot_here()
         self.overlay = self._try_overlay()
 
-    def _build_devices(self, target: str, bind_nodes: bool) -> None:
+    def _build_devices(self, target: str, zero: str, *, bind_nodes: bool) -> None:
+        """`zero`: the device that is called /dev/zero."""
         mount("dev", target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=32,mode=755")
-        for name, (major, minor) in _DEVICES.items():
+        for name in _DEVICES:
+            device = zero if name == "zero" else name
             if bind_nodes:
                 os.close(os.open(f"{target}/{name}", os.O_CREAT | os.O_WRONLY))
-                bind(f"/dev/{name}", f"{target}/{name}")
+                bind(f"/dev/{device}", f"{target}/{name}")
             else:
-                os.mknod(f"{target}/{name}", 0o20666, os.makedev(major, minor))
+                os.mknod(f"{target}/{name}", 0o20666, os.makedev(*_DEVICES[device]))
                 os.chmod(f"{target}/{name}", 0o666)
         for name, link in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
             os.symlink(f"/proc/self/fd{link}", f"{target}/{name}")

@@ -48,7 +48,8 @@ ABSENT = frozenset({"clone3"})
 
 UNCOUNTED = frozenset({"memfd_create", "shmget", "msgget", "semget", "mq_open", "mmap"})
 """Ways to memory that belongs to no process, which nothing limits without a control group. They are absent then; mmap
-is refused only where it asks for shared memory without a file."""
+is refused only where it asks for shared memory without a file. The one file that gives the same, /dev/zero, cannot be
+mapped in such a box (`rootfs.UNMAPPABLE_ZERO`)."""
 
 
 def build_filter(machine: str, *, memory_is_counted: bool = True) -> bytes:

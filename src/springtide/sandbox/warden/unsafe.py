@@ -24,7 +24,9 @@ _ALL_BY_VERSION = (13, 14, 15, 15, 16)
 """How many access rights to files version 1, 2, … knows; later versions know as many as the last."""
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives", "/etc/ld.so.cache")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+_READ_ONLY_DEVICES = ("/dev/zero",)
+"""Open for writing, it could be mapped as memory that belongs to no process."""
 
 
 class Bare:
@@ -76,17 +78,55 @@ class Bare:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder that untrusted code filled, whatever its permissions; nothing may be running in it any more."""
+    """Remove a folder that untrusted code filled, whatever its permissions; nothing may be running in it any more.
+
+    No link is followed, also if it takes a folder's place meanwhile, and no depth is too deep: inner folders are moved
+    up, so that only one is open beside the outermost at a time.
+    """
     try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
-            for entry in os.scandir(path):
-                remove_tree(entry.path)
-            os.rmdir(path)
-        else:
-            os.unlink(path)
+        top = _open_folder(path, None)
     except FileNotFoundError:
         return
+    except NotADirectoryError:
+        os.unlink(path)
+        return
+    try:
+        while names := os.listdir(top):
+            for name in names:
+                _dissolve(name, top)
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+def _dissolve(name: str, top: int) -> None:
+    """Remove a file in the folder `top`, or a folder whose own folders go to `top`."""
+    try:
+        folder = _open_folder(name, top)
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=top)
+        return
+    try:
+        for inner in os.listdir(folder):
+            try:
+                os.close(_open_folder(inner, folder))  # A folder that is moved must be writable.
+            except NotADirectoryError:
+                os.unlink(inner, dir_fd=folder)
+            else:
+                os.rename(inner, os.urandom(8).hex(), src_dir_fd=folder, dst_dir_fd=top)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=top)
+
+
+def _open_folder(name: str, parent: int | None) -> int:
+    """A descriptor of a folder, which is made ours to read and write on the way. NotADirectoryError for all else."""
+    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{place}", 0o700)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def _restrict(work: str, read_only: tuple[str, ...]) -> None:
@@ -96,7 +136,7 @@ def _restrict(work: str, read_only: tuple[str, ...]) -> None:
     fields = (everything, 0b11, 0b11)
     known = 3 if version >= 6 else 2 if version >= 4 else 1
     ruleset = kernel.landlock_ruleset(pack(f"<{known}Q", *fields[:known]))
-    for path in (*_READABLE, *read_only):
+    for path in (*_READABLE, *_READ_ONLY_DEVICES, *read_only):
         _allow(ruleset, path, _READ & everything)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEV | _TRUNCATE) & everything)

@@ -22,6 +22,7 @@ from springtide.sandbox.warden.kernel import SIGKILL
 from springtide.sandbox.warden.namespaces import Namespaces
 from springtide.sandbox.warden.owner import leftovers, own_name
 from springtide.sandbox.warden.seccomp import build_filter
+from springtide.sandbox.warden.shortage import Shortage
 from springtide.sandbox.warden.syscalls import machine
 from springtide.sandbox.warden.unsafe import Bare, remove_tree
 
@@ -41,8 +42,18 @@ _NOT_SET_UP = 5
 class _Berth:
     def __init__(self, number: int, pid: int, group: Group, folder: str) -> None:
         self.number, self.pid, self.group, self.folder = number, pid, group, folder
-        self.ended = os.pidfd_open(pid)
         self.status: int | None = None
+        try:
+            self.ended = os.pidfd_open(pid)
+        except OSError:
+            self.kill()
+            os.waitpid(pid, 0)
+            raise
+
+    def kill(self) -> None:
+        """Unless it has been collected: its number may be a stranger's by then."""
+        if self.status is None:
+            os.kill(self.pid, SIGKILL)
 
 
 class Warden:
@@ -82,7 +93,7 @@ class Warden:
         kernel.drop_bounding_set()
         kernel.forbid_new_privileges()
         for leftover in leftovers(_TEMPORARY):
-            remove_tree(leftover)
+            _remove_quietly(leftover)
         self._groups = _usable(plant())
         self._program = build_filter(machine(), memory_is_counted="memory" in self._groups.controllers)
         gc.collect()
@@ -116,10 +127,10 @@ class Warden:
                 reason = self._try_level(level)
                 self._tell(wire.reply(wire.PROBED, detail=reason))
             case ("berth", int(number)):
-                self._make_berth(number, descriptors[0])
+                self._provide_berth(number, descriptors)
             case ("kill", int(number)):
                 if number in self._berths:
-                    os.kill(self._berths[number].pid, SIGKILL)
+                    self._berths[number].kill()
         return True
 
     def _receive(self) -> tuple[bytes, list[int]]:
@@ -164,18 +175,34 @@ class Warden:
             if berth is not None:
                 self._bury(berth.ended)
 
+    def _provide_berth(self, number: int, descriptors: list[int]) -> None:
+        """A berth, or word of why there is none: what the host has no room for costs this berth and no other."""
+        try:
+            if not descriptors:
+                raise OSError("the berth's socket did not arrive")
+            self._make_berth(number, descriptors[0])
+        except OSError as error:
+            self._tell(wire.reply(wire.ENDED, end="sandbox_error", code=number, detail=str(error)))
+
     def _make_berth(self, number: int, control: int, level: str = "") -> None:
-        group = self._groups.create()
-        self._started += 1
+        """Fork a berth that serves `control`, which is closed here in any case. OSError when it cannot be had."""
         level = level or self._level
+        self._started += 1
         folder = f"{self._folder}/{self._started}"
-        if level in _ON_THE_HOST and not os.path.isdir(self._folder):
-            os.mkdir(self._folder, 0o711)
-        pid = os.fork()
-        if pid == 0:
-            self._be_berth(control, level, group, folder)
-        os.close(control)
-        berth = _Berth(number, pid, group, folder)
+        try:
+            if level in _ON_THE_HOST and not os.path.isdir(self._folder):
+                os.mkdir(self._folder, 0o711)
+            group = self._groups.create()
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    self._be_berth(control, level, group, folder)
+                berth = _Berth(number, pid, group, folder)
+            except OSError:
+                group.remove()
+                raise
+        finally:
+            os.close(control)
         self._berths[number] = berth
         self._poll.register(berth.ended, select.POLLIN)
 
@@ -207,18 +234,16 @@ class Warden:
     def _bury(self, ended: int) -> None:
         """Collect a berth that has ended (or kill it), remove what is its own, and tell the trainer how it ended."""
         berth = next(berth for berth in self._berths.values() if berth.ended == ended)
-        os.kill(berth.pid, SIGKILL)
+        berth.kill()
         self._collect(berth)
         self._poll.unregister(ended)
         os.close(ended)
         del self._berths[berth.number]
-        code = os.waitstatus_to_exitcode(berth.status or 0)
-        out_of_memory = code == OUT_OF_MEMORY or (code == -SIGKILL and berth.group.oom_kills() > 0)
+        end, detail = _verdict(os.waitstatus_to_exitcode(berth.status or 0), berth.group.last_shortage())
         berth.group.remove()
-        remove_tree(berth.folder)
+        _remove_quietly(berth.folder)
         if berth.number >= 0:
-            end = "oom" if out_of_memory else "sandbox_error"
-            self._tell(wire.reply(wire.ENDED, end=end, code=berth.number, detail=f"exit code {code}"))
+            self._tell(wire.reply(wire.ENDED, end=end, code=berth.number, detail=detail))
 
     def _collect(self, awaited: _Berth) -> None:
         """Wait for a berth that is ending; on the way collect others, and first processes that berths left to us."""
@@ -230,10 +255,25 @@ class Warden:
 
     def _clear_up(self) -> None:
         for berth in self._berths.values():
-            os.kill(berth.pid, SIGKILL)
+            berth.kill()
         self._groups.remove()
         _collect_children()
-        remove_tree(self._folder)
+        _remove_quietly(self._folder)
+
+
+def _verdict(code: int, short: Shortage) -> tuple[str, str]:
+    """How a box ended whose berth ended with exit code `code` (negative: a signal), and what that was."""
+    if code == OUT_OF_MEMORY or (code == -SIGKILL and short.own):
+        return "oom", f"exit code {code}"
+    because = ": the host, not the box, was out of memory" if short.foreign else ""
+    return "sandbox_error", f"exit code {code}{because}"
+
+
+def _remove_quietly(folder: str) -> None:
+    try:
+        remove_tree(folder)
+    except OSError:
+        return  # Not ours, or not now; nothing runs in it, and no box waits for it.
 
 
 def _collect_children() -> None:
