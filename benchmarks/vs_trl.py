@@ -7,22 +7,23 @@ a ratio is taken within a round and the median over rounds is reported. What is 
 docs/benchmarks.md.
 """
 
+import json
 import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import msgspec
 
-from common.report import finish, machine, parser, say, shown, spread, table
+from common.report import RESULTS, finish, machine, parser, say, shown, spread, table
 from trl_support import ours
 from trl_support.ours import Setting
 from trl_support.task import Timing, Tuning, Workload, write_model
@@ -39,6 +40,7 @@ LATENCY = Workload(groups=32, size=8, turns=4, tokens=16)
 MULTI_SETTING = Setting(mode="async", staleness=1)
 BATCH = 64
 LATENCY_STALENESS = 2
+PARTS = ("single_turn", "multi_turn", "latency")
 RATIOS = (1, 3)
 """Environment time over compute time, per turn."""
 
@@ -60,6 +62,21 @@ class Plan:
     def work(self, work: Workload) -> Workload:
         return work if work.turns == 1 else msgspec.structs.replace(work, groups=work.groups // self.scale)
 
+
+CHANGES: dict[str, list[dict[str, Any]]] = {
+    "stock": [
+        {"cache": "static"},
+        {"micro_batches": 2},
+        {"micro_batches": 4},
+        {"ahead": 2},
+        {"continuous_batching": True},
+    ],
+    "gathered": [{"micro_batches": 2}, {"ahead": 2}],
+}
+"""What TRL is tried with, one after the other, by how its tools are called."""
+
+Part = tuple[dict[str, float], dict[str, list[float]]]
+"""What was tried in tuning, and the rates of each side by round."""
 
 FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=3, stock_steps=1, latency_rounds=3)
 QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, latency_rounds=1, scale=8, thorough=False)
@@ -92,93 +109,91 @@ class Benchmark:
         self._seed = seed
         self._ours = Side()
         self._theirs = Side()
-        self._single = Setting()
-        self._trl_single = self._trl_multi = Tuning()
-        self.records: list[dict[str, Any]] = []
+        self._records: list[dict[str, Any]] = []
 
     def close(self) -> None:
         self._ours.close()
         self._theirs.close()
 
-    def tune(self) -> dict[str, float]:
-        """Give each side what it is faster with here: TRL all that `Tuning` has, one after another, us our mode."""
-        cores = len(os.sched_getaffinity(0))
-        tried: dict[str, float] = {}
-        single = [Tuning(threads=threads) for threads in sorted({1, cores})]
-        best = self._best("single", SINGLE, single, tried)
-        multi = Tuning(tools="gathered", threads=best.threads)
-        if self._plan.thorough:
-            changes: list[dict[str, Any]] = [{"cache": "static"}, {"micro_batches": 2}, {"micro_batches": 4}]
-            for change in [*changes, {"ahead": 2}, {"continuous_batching": True}]:
-                best = self._best("single", SINGLE, [best, msgspec.structs.replace(best, **change)], tried)
-            for change in [{"micro_batches": best.micro_batches}, {"ahead": 2}]:
-                multi = self._best("multi", MULTI, [multi, msgspec.structs.replace(multi, **change)], tried)
-        self._trl_single, self._trl_multi = best, multi
-        modes = {
-            setting: self._springtide("tuning", self._round(SINGLE, 0), setting)
-            for setting in (Setting(mode="sync"), Setting(mode="async", staleness=1))
-        }
-        self._single = max(modes, key=lambda setting: modes[setting])
-        tried |= {f"springtide, single, {setting.mode}": rate for setting, rate in modes.items()}
-        return tried
+    def taken(self) -> list[dict[str, Any]]:
+        """The records since this was last asked for."""
+        records, self._records = self._records, []
+        return records
 
-    def _best(self, part: str, work: Workload, candidates: list[Tuning], tried: dict[str, float]) -> Tuning:
+    def _tuned(self, work: Workload, tools: Literal["stock", "gathered"], tried: dict[str, float]) -> Tuning:
+        """TRL as it is fastest here: threads, then what `CHANGES` has, each kept if it helps."""
+        cores = len(os.sched_getaffinity(0))
+        start = Tuning(tools=tools)
+        best = self._best(work, [msgspec.structs.replace(start, threads=n) for n in sorted({1, cores})], tried)
+        for change in CHANGES[tools] if self._plan.thorough else ():
+            best = self._best(work, [best, msgspec.structs.replace(best, **change)], tried)
+        return best
+
+    def _best(self, work: Workload, candidates: list[Tuning], tried: dict[str, float]) -> Tuning:
         rates = []
         for tuning in candidates:
-            name = f"trl, {part}, {tuned(tuning)}"
+            name = f"trl, {described(tuning)}"
             if name not in tried:
                 tried[name] = self._trl("tuning", self._round(work, 0), tuning)
                 say(f"tuning: {name}: {tried[name]:,.0f}")
             rates.append(tried[name])
         return candidates[rates.index(max(rates))]
 
-    def single_turn(self) -> dict[str, list[float]]:
+    def single_turn(self) -> Part:
+        tried: dict[str, float] = {}
+        tuning = self._tuned(SINGLE, "stock", tried)
+        modes = {
+            setting: self._springtide("tuning", self._round(SINGLE, 0), setting)
+            for setting in (Setting(mode="sync"), Setting(mode="async", staleness=1))
+        }
+        ours_best = max(modes, key=lambda setting: modes[setting])
+        tried |= {f"springtide, {setting.mode}": rate for setting, rate in modes.items()}
         rates: dict[str, list[float]] = {"springtide": [], "trl": []}
         for number in range(self._plan.rounds):
             work = self._round(SINGLE, number)
             sides = {
-                "springtide": partial(self._springtide, "single", work, self._single),
-                "trl": partial(self._trl, "single", work, self._trl_single),
+                "springtide": partial(self._springtide, "single", work, ours_best),
+                "trl": partial(self._trl, "single", work, tuning),
             }
             take_turns(sides, number, rates)
             say(f"single turn, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
-        return rates
+        return tried, rates
 
-    def multi_turn(self) -> dict[str, list[float]]:
+    def multi_turn(self) -> Part:
+        tried: dict[str, float] = {}
+        tuning = self._tuned(MULTI, "gathered", tried)
         rates: dict[str, list[float]] = {"springtide": [], "gathered": [], "stock": []}
         for number in range(self._plan.rounds):
             work = self._round(MULTI, number)
             sides = {
                 "springtide": partial(self._springtide, "multi", work, MULTI_SETTING),
-                "gathered": partial(self._trl, "multi", work, self._trl_multi),
+                "gathered": partial(self._trl, "multi", work, tuning),
             }
             take_turns(sides, number, rates)
             if number < self._plan.stock_rounds:
-                stock = msgspec.structs.replace(self._trl_multi, tools="stock", ahead=1)
+                stock = msgspec.structs.replace(tuning, tools="stock", ahead=1)
                 rates["stock"].append(self._trl("multi", work, stock, warm=1, steps=self._plan.stock_steps))
             say(f"with a tool, round {number + 1}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in rates.items()))
-        return rates
+        return tried, rates
 
-    def latency(self) -> dict[str, list[float]]:
-        """Goodput at zero latency, the best of those with as many episodes in flight as the arms below have, then with
-        as many in flight as N* = b (1 + T_env / T_turn) says."""
+    def latency(self) -> Part:
+        """Goodput at zero latency, then with latency; the same number of episodes in flight in all of them."""
         rates: dict[str, list[float]] = {"0": [], **{str(ratio): [] for ratio in RATIOS}}
         for number in range(self._plan.latency_rounds):
             work = self._round(LATENCY, number)
-            bases = [self._measure("latency", work, latency_setting(work, ratio)) for ratio in RATIOS]
-            timing = max(bases, key=self._rate)
+            timing = self._measure("latency", work, latency_setting(work))
             rates["0"].append(self._rate(timing))
             turns = self._plan.steps * work.episodes * work.turns
             # Little's law with the engine's batch in flight: seconds of a turn when there is nothing to wait for.
             turn = batch(work) * timing.seconds(after=self._plan.warm, upto=self._plan.warm + self._plan.steps) / turns
             for ratio in RATIOS:
                 late = msgspec.structs.replace(work, mean=ratio * turn)
-                rates[str(ratio)].append(self._rate(self._measure("latency", late, latency_setting(work, ratio))))
+                rates[str(ratio)].append(self._rate(self._measure("latency", late, latency_setting(work))))
             say(
                 f"latency, round {number + 1} (a turn takes {turn:.2f} s): "
                 + ", ".join(f"{k}:1 {v[-1]:,.0f}" for k, v in rates.items())
             )
-        return rates
+        return {}, rates
 
     def _round(self, work: Workload, number: int) -> Workload:
         return msgspec.structs.replace(self._plan.work(work), seed=self._seed + number, sigma=self._sigma)
@@ -204,7 +219,7 @@ class Benchmark:
 
     def _keep(self, part: str, side: str, work: Workload, how: msgspec.Struct, timing: Timing) -> None:
         parts = {"work": work, "how": how, "timing": timing}
-        self.records.append({"part": part, "side": side, "load": os.getloadavg(), **msgspec.to_builtins(parts)})
+        self._records.append({"part": part, "side": side, "load": os.getloadavg(), **msgspec.to_builtins(parts)})
 
 
 def take_turns(sides: dict[str, Callable[[], float]], number: int, rates: dict[str, list[float]]) -> None:
@@ -213,7 +228,7 @@ def take_turns(sides: dict[str, Callable[[], float]], number: int, rates: dict[s
         rates[name].append(sides[name]())
 
 
-def tuned(tuning: Tuning) -> str:
+def described(tuning: Tuning) -> str:
     """For the table of what was tried."""
     generation = "continuous batching" if tuning.continuous_batching else f"{tuning.cache or 'dynamic'} cache"
     return f"{tuning.threads} threads, {generation}, {tuning.ahead} ahead, {tuning.micro_batches} micro-batches"
@@ -224,12 +239,14 @@ def batch(work: Workload) -> int:
     return min(BATCH, work.episodes // 2)
 
 
-def latency_setting(work: Workload, ratio: int) -> Setting:
+def latency_setting(work: Workload) -> Setting:
+    """N* = b (1 + T_env / T_turn) episodes keep a batch of b full on average; half as many again keep it full when
+    more of them than usual are with their tools. Enough for the largest ratio, and the same for all."""
     return Setting(
         mode="async",
         staleness=LATENCY_STALENESS,
         max_batch=batch(work),
-        concurrent=batch(work) * (1 + ratio),
+        concurrent=batch(work) * (1 + max(RATIOS)) * 3 // 2,
     )
 
 
@@ -240,47 +257,62 @@ def ratios(upper: list[float], lower: list[float]) -> dict[str, float]:
 
 def main() -> None:
     made = parser(__doc__)
+    made.add_argument(
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        help="measure only these; the others' results stay as they are in the result file",
+    )
     made.add_argument("--sigma", type=float, default=SIGMA, help=f"shape of the log-normal tool time (default {SIGMA})")
     options = made.parse_args()
     plan = QUICK if options.quick else FULL
-    started = machine("trl", "accelerate", "datasets")
+    parts = {} if options.quick else earlier()
     with tempfile.TemporaryDirectory() as scratch:
         model = Path(scratch) / "model"
         parameters = write_model(model)
         benchmark = Benchmark(plan, model, seed=options.seed, sigma=options.sigma)
         try:
-            tuning = benchmark.tune()
-            single, multi, latency = benchmark.single_turn(), benchmark.multi_turn(), benchmark.latency()
+            for part in options.parts:
+                started = machine("trl", "accelerate", "datasets")
+                tuning, rates = getattr(benchmark, part)()
+                common = {"machine": started, "seed": options.seed, "sigma": options.sigma, "parameters": parameters}
+                parts[part] = {**common, "tuning": tuning, "rates": rates, "records": benchmark.taken()}
         finally:
             benchmark.close()
-    found = {
-        "single_turn_ratio": ratios(single["springtide"], single["trl"]),
-        "multi_turn_ratio": ratios(multi["springtide"], multi["gathered"]),
-        "multi_turn_ratio_stock": ratios(multi["springtide"], multi["stock"]),
-        **{f"latency_efficiency_{ratio}": ratios(latency[str(ratio)], latency["0"]) for ratio in RATIOS},
-    }
-    rates = {"single_turn": single, "multi_turn": multi, "latency": latency}
+    found = {name: spread for part in PARTS if part in parts for name, spread in compared(part, parts[part]["rates"])}
     rows = [
         (f"{part} {side}", shown(spread(values), 0), "")
-        for part, side_rates in rates.items()
-        for side, values in side_rates.items()
+        for part in PARTS
+        if part in parts
+        for side, values in parts[part]["rates"].items()
     ]
     rows += [(name, "", shown(value)) for name, value in found.items()]
     print(table(("median (lowest to highest)", "trained tokens / s", "ratio"), rows))
     finish(
         "vs_trl",
         figures={name: value["median"] for name, value in found.items()},
-        record={
-            "machine": started,
-            "parameters": parameters,
-            "sigma": options.sigma,
-            "tuning": tuning,
-            "spread": found,
-            "rates": rates,
-            "records": benchmark.records,
-        },
+        record={"spread": found, "parts": parts},
         options=options,
     )
+
+
+def compared(part: str, rates: dict[str, list[float]]) -> Iterator[tuple[str, dict[str, float]]]:
+    """The figures of a part, each with its spread over rounds."""
+    if part == "single_turn":
+        yield "single_turn_ratio", ratios(rates["springtide"], rates["trl"])
+    elif part == "multi_turn":
+        yield "multi_turn_ratio", ratios(rates["springtide"], rates["gathered"])
+        yield "multi_turn_ratio_stock", ratios(rates["springtide"], rates["stock"])
+    else:
+        for ratio in RATIOS:
+            yield f"latency_efficiency_{ratio}", ratios(rates[str(ratio)], rates["0"])
+
+
+def earlier() -> dict[str, Any]:
+    """The parts in the result file."""
+    path = RESULTS / "vs_trl.json"
+    return dict(json.loads(path.read_text())["parts"]) if path.exists() else {}
 
 
 if __name__ == "__main__":
