@@ -2,7 +2,7 @@
 
 Each pass takes every running sequence: one token of those that decode, and up to `prefill_chunk` tokens, in order of
 submission, of those whose context is not computed yet. When nothing is left to prefill, decode steps run without
-returning to the scheduler until a turn finishes.
+returning to the scheduler until a turn finishes and none waits for its place.
 
 Invariants: the tokens reserved by blocks never exceed the capacity; a turn goes on after any move, preemption or
 weight update as if nothing had happened; the same submissions and steps give the same tokens, as no decision depends
@@ -80,18 +80,18 @@ class TorchEngine:
         left = max_decode_steps
         finished: list[Finished] = []
         with torch.inference_mode():
-            while left > 0 and not finished and self.has_work():
+            while left > 0 and self.has_work() and (not finished or self._turns.waiting):
                 self._turns.admit(self._version)
                 self._turns.grow()
                 if not self._network.has_kernels:
                     compact(self._turns.running, self._residents, self._storage)
                 if any(session.pending > 1 for session in self._turns.running):
                     left -= 1
-                    finished = self._mixed_pass()
+                    finished += self._mixed_pass()
                 else:
                     steps = self._run_length(left)
                     left -= steps
-                    finished = self._decode(steps)
+                    finished += self._decode(steps)
         return finished
 
     def has_work(self) -> bool:

@@ -59,7 +59,11 @@ class Engine(Protocol):
         ...
 
     def step(self, *, max_decode_steps: int) -> list[Finished]:
-        """Do prefill and up to `max_decode_steps` decode steps; return early when a turn finishes. Empty when idle."""
+        """Do prefill and up to `max_decode_steps` decode steps. Empty when idle.
+
+        Return early when a turn finishes and no other one waits for its place: a full engine need not come back for
+        each of its turns.
+        """
         ...
 
     def has_work(self) -> bool: ...
