@@ -145,11 +145,11 @@ def test_a_step_returns_as_soon_as_a_turn_finishes() -> None:
 def test_a_full_engine_goes_on_while_turns_wait_for_a_place() -> None:
     player = engine(max_batch=2)
     lengths = [SamplingParams(max_tokens=length, temperature=0.0) for length in (2, 9, 3, 9)]
-    player.submit([request(PROMPT, slot=slot, params=params) for slot, params in enumerate(lengths)])
+    player.submit([request(text(group, 50), group=group, params=params) for group, params in enumerate(lengths)])
     finished = player.step(max_decode_steps=1000)
-    # Slot 2 takes the place of 0, and 3 that of 2; then nobody waits, and 1 is the next to end.
-    assert [each.member.slot for each in finished] == [0, 2]
-    assert [each.member.slot for each in player.step(max_decode_steps=1000)] == [1]
+    # Group 2 takes the place of 0, and 3 that of 2; then nobody waits, and 1 is the next to end.
+    assert [each.member.group for each in finished] == [0, 2]
+    assert [each.member.group for each in player.step(max_decode_steps=1000)] == [1]
 
 
 def test_long_prompts_are_prefilled_in_chunks_while_others_decode() -> None:
