@@ -2,9 +2,10 @@
 
     python benchmarks/engine.py [--quick] [--json] [--vllm-python PATH]
 
-All engines run the same model on the same prompts, interleaved, in this process (vLLM: in a child process with its own
-environment). One warm-up each (continuous batching, an order of magnitude slower: none for the conversation), then
-medians over the repetitions. Writes benchmarks/results/engine.json.
+All engines run the same model on the same prompts, interleaved, in this process or, where they have threads of their
+own, in a child process (continuous batching; vLLM, in its own environment). One warm-up each, then medians over the
+repetitions; continuous batching, an order of magnitude slower, has no warm-up and fewer repetitions. Writes
+benchmarks/results/engine.json.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import torch
 
 from common.report import finish, machine, parser, table
 from engine_exactness import exactness
-from engine_peers import CLOCKS, Clock, ContinuousBatching, Generate, Peer, Springtide, Vllm
+from engine_peers import CLOCKS, Apart, Clock, Generate, Peer, Springtide, Vllm
 from engine_workloads import Batch, Conversation, conversation, ragged, uniform
 
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
@@ -104,7 +105,10 @@ def main() -> None:
 
 def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, str]) -> dict[str, Series]:
     clock = CLOCKS[arguments.clock]
-    makers: list[Callable[[], Peer]] = [lambda: Generate("0.85M", clock), lambda: ContinuousBatching("0.85M", clock)]
+    makers: list[Callable[[], Peer]] = [
+        lambda: Generate("0.85M", clock),
+        lambda: Apart("transformers_cb", "0.85M", arguments.clock, threads=arguments.threads),
+    ]
     if arguments.vllm_python is None:
         missing["vllm"] = "no --vllm-python was given"
     else:
@@ -116,8 +120,8 @@ def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, s
     slow = {"transformers_cb": 1 if arguments.quick else 3}
     try:
         return {
-            "uniform": Series(peers, batch, "sampled tokens", batch.sampled).run(repetitions),
-            "ragged": Series(peers, uneven, "sampled tokens", uneven.sampled).run(repetitions),
+            "uniform": Series(peers, batch, "sampled tokens", batch.sampled).run(repetitions, slow=slow),
+            "ragged": Series(peers, uneven, "sampled tokens", uneven.sampled).run(repetitions, slow=slow),
             "multi_turn": Series(peers, talk, "new prompt and sampled tokens", talk.tokens).run(repetitions, slow=slow),
         }
     finally:

@@ -1,10 +1,12 @@
 """The engines that are compared, each set up as well as we know how. All return seconds of the clock they are given."""
 
 import json
+import multiprocessing
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -232,6 +234,51 @@ class ContinuousBatching:
             return found
 
         PagedAttentionCache.search_prefix_match = counted
+
+
+class Apart:
+    """A peer in a process of its own, which sleeps while others are measured.
+
+    Continuous batching computes on a thread of its own. In this process that thread would keep a second team of OpenMP
+    threads, and the runtime then lets all teams sleep between operations instead of spin: everybody else gets slower.
+    """
+
+    def __init__(self, kind: str, shape: str, clock: str, *, threads: int) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        arguments = (kind, shape, clock, threads)
+        self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_become, initargs=arguments)
+        self.name, self.notes = self._pool.submit(_introduce).result()
+
+    def complete(self, batch: Batch) -> float:
+        return self._pool.submit(_complete, batch).result()
+
+    def converse(self, talk: Conversation) -> Turns:
+        return self._pool.submit(_converse, talk).result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+_KINDS: dict[str, Callable[[str, Clock], Peer]] = {"transformers_cb": ContinuousBatching}
+_here: list[Peer] = []
+"""In the process of a peer that is apart: that peer."""
+
+
+def _become(kind: str, shape: str, clock: str, threads: int) -> None:
+    torch.set_num_threads(threads)
+    _here.append(_KINDS[kind](shape, CLOCKS[clock]))
+
+
+def _introduce() -> tuple[str, dict[str, Any]]:
+    return _here[0].name, _here[0].notes
+
+
+def _complete(batch: Batch) -> float:
+    return _here[0].complete(batch)
+
+
+def _converse(talk: Conversation) -> Turns:
+    return _here[0].converse(talk)
 
 
 class Vllm:
