@@ -79,6 +79,10 @@ class Pace:
         """Seconds that a process started after `done` steps needs to the end of the run."""
         return self.before + (self.whole - self.before) * (1 - done / STEPS)
 
+    def of(self, whole: float) -> "Pace":
+        """The same shares of another length."""
+        return Pace(whole, self.before * whole / self.whole)
+
 
 def start(recipe: Path, folder: Path, mode: str) -> subprocess.Popen[bytes]:
     """A fresh or a resumed process, whatever the folder asks for."""
@@ -105,11 +109,15 @@ def undisturbed(recipe: Path, folder: Path, mode: str) -> tuple[Pace, Verdict]:
     return Pace(whole, max(0.0, whole - (last - first) * STEPS / (STEPS - 1))), check(folder)
 
 
-def killed_run(recipe: Path, folder: Path, mode: str, *, kills: int, pace: Pace, luck: random.Random) -> list[dict]:
-    """Kill up to `kills` processes of one run, then let it end. Returns when each was killed, and at which stage."""
+def killed_run(
+    recipe: Path, folder: Path, mode: str, *, kills: int, pace: Pace, luck: random.Random
+) -> tuple[list[dict], Pace]:
+    """Kill up to `kills` processes of one run, then let it end. Returns when each was killed, at which stage, and the
+    pace, which is another one when a whole run has ended before its time: the machine has become faster."""
     records: list[dict] = []
     done = 0
     while len(records) < kills and done < STEPS:
+        began = time.monotonic()
         process = start(recipe, folder, mode)
         at = luck.uniform(0.0, pace.left(done))
         try:
@@ -119,11 +127,13 @@ def killed_run(recipe: Path, folder: Path, mode: str, *, kills: int, pace: Pace,
         signalled = process.wait() == -signal.SIGKILL
         process.stderr.close()
         if not signalled:
+            if not records:
+                pace = pace.of(time.monotonic() - began)
             break
         phase, done = stage(folder)
         records.append({"mode": mode, "seconds": at, "phase": phase, "step": done})
     complete(start(recipe, folder, mode))
-    return records
+    return records, pace
 
 
 def stage(folder: Path) -> tuple[str, int]:
@@ -149,7 +159,8 @@ def series(recipe: Path, root: Path, mode: str, kills: int, seed: int) -> dict:
     while len(records) < kills:
         folder = root / f"{mode}-{len(verdicts)}"
         count = min(KILLS_PER_RUN, kills - len(records))
-        records += killed_run(recipe, folder, mode, kills=count, pace=pace, luck=luck)
+        made, pace = killed_run(recipe, folder, mode, kills=count, pace=pace, luck=luck)
+        records += made
         verdicts.append(check(folder))
         say(f"{mode}: {len(records)} of {kills} kills")
     return summary(mode, pace, reference, records, verdicts)
