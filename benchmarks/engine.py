@@ -83,7 +83,7 @@ class Series:
 def main() -> None:
     arguments = _arguments()
     if any(name not in os.environ for name in ALLOCATOR):
-        # The C library reads them when a process starts.
+        # The C library reads them when a process starts, and OpenMP what springtide has set when torch loads it.
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
     torch.set_num_threads(arguments.threads)
     repetitions = 2 if arguments.quick else 7

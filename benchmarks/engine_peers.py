@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import subprocess
 import tempfile
 import time
@@ -26,6 +27,9 @@ Clock = Callable[[], float]
 
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 """`cpu` is the time of the process, for a machine that others use too; with one thread it stands for the wall's."""
+
+OURS = ("OMP_", "GOMP_", "ONEDNN_")
+"""Beginnings of what springtide may have set in the environment."""
 
 Turns = tuple[float, float | None]
 """Seconds, and the share of re-presented tokens that came from a cache (None: not observable)."""
@@ -168,7 +172,7 @@ class ContinuousBatching:
         self._manager: Any = None
         batch = uniform()
         tried = {}
-        for self._width in (2, 4, 8, 16):
+        for self._width in (2, 4, 8, 16, 32, 64):
             tried[self._width] = self.complete(batch)
         self._width = min(tried, key=lambda width: tried[width])
         self.notes: dict[str, Any] = {"seconds_by_width": tried}
@@ -282,7 +286,11 @@ def _converse(talk: Conversation) -> Turns:
 
 
 class Vllm:
-    """vLLM on the CPU in an environment of its own: a child process that runs the same workloads on request."""
+    """vLLM on the CPU in an environment of its own: a child process that runs the same workloads on request.
+
+    With Intel's OpenMP, as its documentation recommends, if that is installed beside it, and nothing of what springtide
+    sets for its own process.
+    """
 
     def __init__(self, shape: str, clock: str, python: Path, *, eager: bool, threads: int) -> None:
         self.name = "vllm_eager" if eager else "vllm"
@@ -291,12 +299,22 @@ class Vllm:
         script = Path(__file__).with_name("engine_vllm.py")
         command = [str(python), str(script), self._folder.name, str(threads), clock, "eager" if eager else "compiled"]
         self._log = (Path(self._folder.name) / "log").open("w")
+        environment = self._environment(python)
         started = time.perf_counter()
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=environment,
         )
         version = self._answer()
-        self.notes: dict[str, Any] = {"version": version[0], "startup_seconds": time.perf_counter() - started}
+        self.notes: dict[str, Any] = {
+            "version": version[0],
+            "startup_seconds": time.perf_counter() - started,
+            "intel_openmp": "LD_PRELOAD" in environment,
+        }
 
     def complete(self, batch: Batch) -> float:
         return float(self._ask({"prompts": [batch.prompts], "new": batch.new})[0])
@@ -311,6 +329,11 @@ class Vllm:
         self._process.wait(timeout=60)
         self._log.close()
         self._folder.cleanup()
+
+    def _environment(self, python: Path) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+        intel = python.parent.parent / "lib" / "libiomp5.so"
+        return environment | ({"LD_PRELOAD": str(intel)} if intel.exists() else {})
 
     def _ask(self, request: dict[str, Any]) -> list[Any]:
         assert self._process.stdin is not None

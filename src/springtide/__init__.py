@@ -2,11 +2,11 @@
 
 import os
 
+from springtide.openmp import torch_libraries, waiting
+
 __version__ = "0.1.0"
 
-# Read once, when torch loads OpenMP. By default its threads spin while they wait, which multiplies the time of every
-# step as soon as anything else wants the cores, a sandboxed command or a second lane included.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.update(waiting(os.environ, torch_libraries()))
 
 # oneDNN keeps a compiled kernel per shape, 1024 by default. Packed batches have ever new shapes: gigabytes of kernels
 # that are never used again.

@@ -11,8 +11,8 @@ from springtide.policy.device import (
     avoid_planned_attention,
     choose_device,
     compute_dtype,
+    configure_heap,
     fast_dtype,
-    limit_arenas,
     random_state,
     restore_random_state,
     return_freed_memory,
@@ -85,20 +85,20 @@ def test_another_c_library_is_left_alone(monkeypatch, missing):
         return SimpleNamespace()
 
     monkeypatch.setattr(ctypes, "CDLL", load)
-    limit_arenas()
+    configure_heap()
     return_freed_memory()
 
 
-def test_glibc_is_told_once_and_in_its_own_numbers(monkeypatch):
+def test_glibc_is_told_in_its_own_numbers(monkeypatch):
     calls = []
     library = SimpleNamespace(
         mallopt=lambda *arguments: calls.append(("mallopt", *arguments)),
         malloc_trim=lambda *arguments: calls.append(("malloc_trim", *arguments)),
     )
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    limit_arenas()
+    configure_heap()
     return_freed_memory()
-    assert calls == [("mallopt", -8, 2), ("malloc_trim", 0)]
+    assert calls == [("mallopt", -8, 2), ("mallopt", -3, 32 << 20), ("mallopt", -1, 512 << 20), ("malloc_trim", 0)]
 
 
 def test_dtypes():

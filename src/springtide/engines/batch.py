@@ -1,9 +1,9 @@
 """One forward pass over many sequences: packed tokens in, attention over the blocks where their KV lives.
 
 All new tokens of all rows are packed into one [1, tokens] input, so projections and experts see no padding. Only
-attention looks at rows: rows whose blocks lie side by side form a group that reads its KV as one strided tensor,
-without a gather. A group is as long as its longest row, and blocks of one length hold sequences within a factor of
-two, so short sequences do not pay for long ones.
+attention looks at rows: one by one in a compiled kernel, or, where there is none, in groups. Rows whose blocks lie side
+by side form a group that reads its KV as one strided tensor, without a gather. A group is as long as its longest row,
+and blocks of one length hold sequences within a factor of two, so short sequences do not pay for long ones.
 
 Invariant: a token sees exactly the KV of its own row at positions up to its own (and inside the layer's sliding
 window); what else lies in a block is masked.
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 
 from springtide.engines.group import AttentionOptions, Row, RowGroup, row_order
-from springtide.engines.native import DecodeKernel
-from springtide.engines.single import SingleRows
+from springtide.engines.native import AttentionKernel
+from springtide.engines.native_rows import NativeRows
 from springtide.engines.storage import Storage
 
 HOLE_BYTES = {"cpu": 1 << 18}
@@ -30,7 +30,7 @@ GROUP_MASK = 1 << 25
 class Batch:
     """A pass over `rows`, which are in `row_order`. `steps` of one token each may follow by `advance`.
 
-    `kernels`, one per layer, take the rows of one new token where they are given.
+    `kernels`, one per layer, replace groups where they are given.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Batch:
         rows: Sequence[Row],
         *,
         steps: int = 1,
-        kernels: Sequence[DecodeKernel] | None = None,
+        kernels: Sequence[AttentionKernel] | None = None,
     ) -> None:
         self._storage = storage
         device = storage.device
@@ -58,10 +58,8 @@ class Batch:
             ).flatten()
             for heads in dict.fromkeys(shape.heads for shape in storage.shapes)
         }
-        # In row order, rows of one token come first.
-        singles = 0 if kernels is None else sum(row.new == 1 for row in rows)
-        self._singles = SingleRows(rows[:singles], storage, kernels) if kernels is not None and singles else None
-        grouped = adjacent(rows[singles:], storage)
+        self._native = None if kernels is None else NativeRows(rows, storage, kernels)
+        grouped = adjacent(rows, storage) if kernels is None else []
         self._groups = [RowGroup(members, steps=steps, storage=storage) for members in grouped]
 
     def advance(self) -> None:
@@ -69,8 +67,8 @@ class Batch:
         self.positions += 1
         for places in self._places.values():
             places += 1
-        if self._singles is not None:
-            self._singles.advance()
+        if self._native is not None:
+            self._native.advance()
         for group in self._groups:
             group.advance()
 
@@ -82,15 +80,13 @@ class Batch:
         for plane, new in ((keys, key), (values, value)):
             heads, width = new.shape[1:]
             plane.view(-1, width).index_copy_(0, self._places[heads], new.reshape(-1, width))
+        if self._native is not None:
+            return self._native.attend(layer, query, keys, values, options)
         shape = self._storage.layers[layer]
-        results = []
-        if self._singles is not None:
-            results.append(self._singles.attend(layer, query[: self._singles.tokens], keys, values, options))
-            query = query[self._singles.tokens :]
-        for group, piece in zip(
-            self._groups, torch.split(query, [group.tokens for group in self._groups]), strict=True
-        ):
-            results.append(group.attend(piece, keys, values, shape, options))
+        pieces = torch.split(query, [group.tokens for group in self._groups])
+        results = [
+            group.attend(piece, keys, values, shape, options) for group, piece in zip(self._groups, pieces, strict=True)
+        ]
         return results[0] if len(results) == 1 else torch.cat(results)
 
 

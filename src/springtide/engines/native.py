@@ -1,8 +1,8 @@
-"""Decode attention in C, where the host has a C compiler: compiled in a fraction of a second when first needed.
+"""Attention in C, where the host has a C compiler: compiled in a fraction of a second when first needed.
 
-Decoding reads all keys and values for a single query per row. PyTorch's batched products need masks and read every row
-of a group up to the longest. This kernel reads exactly each row's own KV. Where it cannot be compiled or loaded, or off
-the CPU, or below float32, the engine uses PyTorch's operators instead.
+PyTorch's operators need masks and rows of equal length. This kernel reads exactly each row's own KV, whatever the row's
+neighbours are. Where it cannot be compiled or loaded, or off the CPU, or below float32, the engine uses PyTorch's
+operators instead.
 """
 
 import ctypes
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from springtide.engines.group import AttentionOptions
 from springtide.engines.storage import LayerShape
 
 log = logging.getLogger(__name__)
@@ -42,10 +43,15 @@ COMPILER_SECONDS = 60
 """How long a compiler may take, a hundred times what it should: some wait for a licence or a remote cache."""
 
 
-class DecodeKernel:
+NO_WINDOW = 1 << 62
+
+
+class AttentionKernel:
     """The kernel for one layer shape; `attend` is safe to call from several threads."""
 
-    def __init__(self, function: Kernel, sharing: int, value_width: int) -> None:
+    def __init__(self, function: Kernel, task_tokens: int, sharing: int, value_width: int) -> None:
+        self.task_tokens = task_tokens
+        """New tokens of a row that one task takes, at most."""
         self._function = function
         self._sharing = sharing
         self._value_width = value_width
@@ -55,20 +61,26 @@ class DecodeKernel:
         query: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor,
-        places: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
-        scale: float,
+        rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
+        tasks: tuple[torch.Tensor, torch.Tensor],
+        options: AttentionOptions,
     ) -> torch.Tensor:
-        """`query` [rows, heads, width] over flat planes; `places` are offset, length, first and last [rows], int64."""
+        """`query` [tokens, heads, width] over flat planes gives [tokens, heads, value width].
+
+        `rows` are offset and length of the block, start, count and first packed index of the new tokens, [rows];
+        `tasks` row and first new token, [tasks], in pieces of `task_tokens`; all int64.
+        """
         query = query.contiguous()
-        rows, heads, _ = query.shape
-        out = query.new_empty(rows, heads, self._value_width)
-        pointers = [tensor.data_ptr() for tensor in (query, keys, values, out, *places)]
-        self._function(*pointers, rows, heads // self._sharing, scale)
+        tokens, heads, _ = query.shape
+        out = query.new_empty(tokens, heads, self._value_width)
+        pointers = [tensor.data_ptr() for tensor in (query, keys, values, out, *rows, *tasks)]
+        window = NO_WINDOW if options.window is None else options.window
+        self._function(*pointers, len(tasks[0]), heads // self._sharing, window, options.scale)
         return out
 
 
 @cache
-def decode_kernel(shape: LayerShape, heads: int) -> DecodeKernel | None:
+def attention_kernel(shape: LayerShape, heads: int) -> AttentionKernel | None:
     """The kernel for `heads` query heads over a layer of `shape`, or None: without a compiler, or as the log says."""
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -76,26 +88,26 @@ def decode_kernel(shape: LayerShape, heads: int) -> DecodeKernel | None:
     sharing = heads // shape.key.heads
     defines = [f"-DSHARING={sharing}", f"-DKEY={shape.key.width}", f"-DVALUE={shape.value.width}"]
     try:
-        function = _compiled(compiler, defines)
+        function, task_tokens = _compiled(compiler, defines)
     except (OSError, subprocess.SubprocessError) as error:
-        log.info("Decode attention runs on PyTorch's operators: its kernel cannot be compiled and loaded (%s).", error)
+        log.info("Attention runs on PyTorch's operators: its kernel cannot be compiled and loaded (%s).", error)
         return None
-    return DecodeKernel(function, sharing, shape.value.width)
+    return AttentionKernel(function, task_tokens, sharing, shape.value.width)
 
 
-def _compiled(compiler: str, defines: list[str]) -> Kernel:
+def _compiled(compiler: str, defines: list[str]) -> tuple[Kernel, int]:
     """OSError also where the folder for temporary files is full or forbids its files to be executed."""
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "decode.so"
-        source = str(files("springtide.engines") / "decode.c")
+        library = Path(folder) / "attention.so"
+        source = str(files("springtide.engines") / "attention.c")
         for tuning in TUNINGS:
             command = [compiler, *FLAGS, *tuning, *defines, source, "-o", str(library), "-lm"]
             done = subprocess.run(command, capture_output=True, check=False, timeout=COMPILER_SECONDS)
             if done.returncode == 0:
                 break
         done.check_returncode()
-        function = ctypes.CDLL(str(library)).decode
-    function.argtypes = [ctypes.c_void_p] * 8 + [ctypes.c_int64] * 2 + [ctypes.c_float]
-    function.restype = None
-    kernel: Kernel = function
-    return kernel
+        loaded = ctypes.CDLL(str(library))
+    loaded.task_tokens.restype = ctypes.c_int64
+    loaded.attend.argtypes = [ctypes.c_void_p] * 11 + [ctypes.c_int64] * 3 + [ctypes.c_float]
+    loaded.attend.restype = None
+    return loaded.attend, loaded.task_tokens()

@@ -14,7 +14,7 @@ from springtide.engines.attention import NAME
 from springtide.engines.batch import Batch
 from springtide.engines.blocks import Blocks
 from springtide.engines.group import AttentionOptions, Row
-from springtide.engines.native import DecodeKernel, decode_kernel
+from springtide.engines.native import AttentionKernel, attention_kernel
 from springtide.engines.storage import LayerShape, PlaneShape, Storage
 from springtide.policy.device import avoid_planned_attention
 from springtide.policy.digest import digest_tensors, named_weights
@@ -30,7 +30,7 @@ class Network:
     def __init__(self, model: Any, *, native: bool = True) -> None:
         """Takes `model` over: puts it in eval mode and switches its attention. UsageError names what is lacking.
 
-        `native` allows the compiled decode kernel.
+        `native` allows the compiled attention kernel.
         """
         _require_plain_attention(model)
         self.model = model.eval().requires_grad_(False)
@@ -54,7 +54,7 @@ class Network:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether rows of one new token go through the compiled kernel, which needs no groups."""
+        """Whether attention goes through the compiled kernel, which does not care where blocks lie."""
         return self._kernels is not None
 
     def batch(self, storage: Storage, rows: Sequence[Row], *, steps: int = 1) -> Batch:
@@ -107,11 +107,11 @@ class Network:
             raise _unsupported(self.model, "has layers that keep no keys and values of their own")
         return recorder
 
-    def _compiled(self, recorder: "_Recorder") -> list[DecodeKernel] | None:
-        """The decode kernel of each layer, if every layer can have one."""
+    def _compiled(self, recorder: "_Recorder") -> list[AttentionKernel] | None:
+        """The kernel of each layer, if every layer can have one."""
         if not recorder.plain or self.device.type != "cpu" or self.dtype != torch.float32:
             return None
-        kernels = [decode_kernel(shape, recorder.heads[layer]) for layer, shape in enumerate(self.layers)]
+        kernels = [attention_kernel(shape, recorder.heads[layer]) for layer, shape in enumerate(self.layers)]
         return [kernel for kernel in kernels if kernel is not None] if all(kernels) else None
 
     def _prove(self, probe: torch.Tensor, expected: torch.Tensor) -> None:

@@ -21,7 +21,7 @@ from springtide.launch.chats import Chat
 from springtide.launch.checkpoints import RunCheckpoints
 from springtide.launch.lanes import lane_threads, start_lane
 from springtide.launch.preparation import Preparation, open_source
-from springtide.policy.device import limit_arenas
+from springtide.policy.device import configure_heap
 from springtide.ports.executor import Executor
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.executor import ThreadExecutor
@@ -51,7 +51,7 @@ def train(
     `view` is shown every change of the run's status. SpringtideError for everything that a user can mend; whatever is
     raised, the folder can be resumed.
     """
-    limit_arenas()
+    configure_heap()
     with _board(recipe, folder, view) as board:
         result = asyncio.run(Run(recipe, folder, board, customize=customize).drive())
         write_report(folder, result)
@@ -64,7 +64,7 @@ def sft(*, recipe: Recipe, folder: RunFolder, chats: Sequence[Chat] | None = Non
     Leaves checkpoint 0, which can be exported, or trained further by reinforcement learning by resuming the run. Where
     the chats are from is in the folder's `info.chats`, so that a run that was interrupted before imitates the same.
     """
-    limit_arenas()
+    configure_heap()
     with _board(recipe, folder, view) as board:
         asyncio.run(Run(recipe, folder, board, chats=chats).imitate())
 

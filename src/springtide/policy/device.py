@@ -14,8 +14,9 @@ from springtide.policy.config import Device
 
 CPU = torch.device("cpu")
 
-ARENA_MAX = -8
-"""M_ARENA_MAX in glibc's malloc.h."""
+HEAP = {"M_ARENA_MAX": (-8, 2), "M_MMAP_THRESHOLD": (-3, 32 << 20), "M_TRIM_THRESHOLD": (-1, 512 << 20)}
+"""Numbers of the options in glibc's malloc.h, and their settings. 32 MiB is the most that a threshold for mmap can be
+(HEAP_MAX_SIZE / 2)."""
 
 
 def choose_device(name: Device) -> torch.device:
@@ -76,13 +77,15 @@ def set_lane_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def limit_arenas() -> None:
-    """Have glibc share two heaps among all threads, from now on; without effect under another C library.
+def configure_heap() -> None:
+    """Have glibc share two heaps among all threads and keep what is freed, from now on; elsewhere without effect.
 
     By default each thread frees into a heap of its own, which grows to the largest step that this thread ever made, and
-    lanes and PyTorch's threads are many.
+    lanes and PyTorch's threads are many. Larger tensors go back to the system when they are freed, and the next
+    operation faults their pages in again one by one.
     """
-    _c_library("mallopt", ARENA_MAX, 2)
+    for option, value in HEAP.values():
+        _c_library("mallopt", option, value)
 
 
 def return_freed_memory() -> None:
