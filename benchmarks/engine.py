@@ -19,14 +19,11 @@ from typing import Any
 
 import torch
 
+from common.environment import KEPT_HEAP
 from common.report import finish, machine, parser, table
 from engine_exactness import exactness
 from engine_peers import CLOCKS, Apart, Clock, Generate, Peer, Springtide, Vllm
 from engine_workloads import Batch, Conversation, conversation, ragged, uniform
-
-ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
-"""Freed memory stays with the process, for every engine: otherwise the C library returns large temporaries to the
-system and faults them in again at each operation."""
 
 
 class Series:
@@ -82,9 +79,9 @@ class Series:
 
 def main() -> None:
     arguments = _arguments()
-    if any(name not in os.environ for name in ALLOCATOR):
+    if any(name not in os.environ for name in KEPT_HEAP):
         # The C library reads them when a process starts, and OpenMP what springtide has set when torch loads it.
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEPT_HEAP)
     torch.set_num_threads(arguments.threads)
     repetitions = 2 if arguments.quick else 7
     started = machine() | {"cpu": _cpu(), "threads": arguments.threads, "clock": arguments.clock}

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import msgspec
 
+from common.environment import DEFAULT_WAITS, KEPT_HEAP, environment
 from common.report import RESULTS, finish, machine, parser, say, shown, spread, table
 from trl_support import ours
 from trl_support.ours import Setting
@@ -65,13 +66,14 @@ class Plan:
 
 CHANGES: dict[str, list[dict[str, Any]]] = {
     "stock": [
+        {"waits": "short"},
         {"cache": "static"},
         {"micro_batches": 2},
         {"micro_batches": 4},
         {"ahead": 2},
         {"continuous_batching": True},
     ],
-    "gathered": [{"micro_batches": 2}, {"ahead": 2}],
+    "gathered": [{"waits": "short"}, {"micro_batches": 2}, {"ahead": 2}],
 }
 """What TRL is tried with, one after the other, by how its tools are called."""
 
@@ -88,11 +90,13 @@ def quieten() -> None:
 
 
 class Side:
-    """A process that runs one side's trainings, one at a time."""
+    """A process that runs one side's trainings, one at a time, started in the environment with `changes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Mapping[str, str | None]) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=quieten)
+        with environment(changes):
+            self._pool.submit(os.getpid).result()
 
     def run(self, training: Callable[..., Timing], *arguments: Any) -> Timing:
         return self._pool.submit(training, *arguments).result()
@@ -107,13 +111,13 @@ class Benchmark:
         self._sigma = sigma
         self._model = str(model)
         self._seed = seed
-        self._ours = Side()
-        self._theirs = Side()
+        self._ours = Side({})
+        self._theirs: dict[str, Side] = {}
         self._records: list[dict[str, Any]] = []
 
     def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
+        for side in (self._ours, *self._theirs.values()):
+            side.close()
 
     def taken(self) -> list[dict[str, Any]]:
         """The records since this was last asked for."""
@@ -210,9 +214,14 @@ class Benchmark:
         from trl_support import theirs
 
         warm, steps = warm or self._plan.warm, steps or self._plan.steps
-        timing = self._theirs.run(theirs.run, work, tuning, self._model, warm + steps)
+        timing = self._their_side(tuning.waits).run(theirs.run, work, tuning, self._model, warm + steps)
         self._keep(part, f"trl, {tuning.tools}", work, tuning, timing)
         return timing.rate(after=warm, upto=warm + steps)
+
+    def _their_side(self, waits: Literal["default", "short"]) -> Side:
+        if waits not in self._theirs:
+            self._theirs[waits] = Side(KEPT_HEAP | DEFAULT_WAITS if waits == "default" else KEPT_HEAP)
+        return self._theirs[waits]
 
     def _rate(self, timing: Timing) -> float:
         return timing.rate(after=self._plan.warm, upto=self._plan.warm + self._plan.steps)
@@ -231,7 +240,8 @@ def take_turns(sides: dict[str, Callable[[], float]], number: int, rates: dict[s
 def described(tuning: Tuning) -> str:
     """For the table of what was tried."""
     generation = "continuous batching" if tuning.continuous_batching else f"{tuning.cache or 'dynamic'} cache"
-    return f"{tuning.threads} threads, {generation}, {tuning.ahead} ahead, {tuning.micro_batches} micro-batches"
+    threads = f"{tuning.threads} threads, {tuning.waits} waits"
+    return f"{threads}, {generation}, {tuning.ahead} ahead, {tuning.micro_batches} micro-batches"
 
 
 def batch(work: Workload) -> int:

@@ -63,7 +63,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """What a user of TRL may choose. `ahead` batches are generated together and trained on one after another, so that
-    the last is `ahead` - 1 versions old; `micro_batches` cut an update."""
+    the last is `ahead` - 1 versions old; `micro_batches` cut an update; OpenMP's threads wait as by default or as short
+    as springtide's, with which the process has to start."""
 
     tools: Literal["stock", "gathered"] = "stock"
     continuous_batching: bool = False
@@ -71,6 +72,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     micro_batches: int = 1
     cache: str = ""
     threads: int = 1
+    waits: Literal["default", "short"] = "default"
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ def _chats(path: Path) -> Iterator[Chat]:
                 if line.strip():
                     yield _chat(line, f"--data {path}, line {number}")
     except OSError as error:
-        raise UsageError(f"--data {path}: the file cannot be read ({error.strerror}).") from error
+        raise UsageError(f"--data {path}: the file cannot be read ({error.strerror}); name one that can.") from error
 
 
 def _chat(line: bytes, where: str) -> Chat:
