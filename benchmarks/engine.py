@@ -25,6 +25,9 @@ from engine_exactness import exactness
 from engine_peers import CLOCKS, Apart, Clock, Generate, Peer, Springtide, Vllm
 from engine_workloads import Batch, Conversation, conversation, ragged, uniform
 
+WIDTHS = (2, 4, 8, 16, 32, 64)
+"""Sequences at a time that continuous batching is tried with."""
+
 
 class Series:
     """Interleaved repetitions of one workload."""
@@ -104,7 +107,7 @@ def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, s
     clock = CLOCKS[arguments.clock]
     makers: list[Callable[[], Peer]] = [
         lambda: Generate("0.85M", clock),
-        lambda: Apart("transformers_cb", "0.85M", arguments.clock, threads=arguments.threads),
+        lambda: Apart("0.85M", arguments.clock, threads=arguments.threads, widths=(16,) if arguments.quick else WIDTHS),
     ]
     if arguments.vllm_python is None:
         missing["vllm"] = "no --vllm-python was given"
@@ -113,7 +116,8 @@ def _small(arguments: argparse.Namespace, repetitions: int, missing: dict[str, s
     ours: list[Peer] = [Springtide("0.85M", clock), Springtide("0.85M", clock, native=False)]
     peers: list[Peer] = [*ours, *(make() for make in makers)]
     seed = arguments.seed
-    batch, uneven, talk = uniform(seed), ragged(seed), conversation(seed)
+    batch, uneven = uniform(seed), ragged(seed)
+    talk = conversation(seed, turns=4) if arguments.quick else conversation(seed)
     slow = {"transformers_cb": 1 if arguments.quick else 3}
     try:
         return {

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import count
@@ -163,7 +163,7 @@ class ContinuousBatching:
 
     name = "transformers_cb"
 
-    def __init__(self, shape: str, clock: Clock) -> None:
+    def __init__(self, shape: str, clock: Clock, widths: Sequence[int]) -> None:
         self._clock = clock
         self._model = build(shape)
         self._matched = 0
@@ -172,7 +172,7 @@ class ContinuousBatching:
         self._manager: Any = None
         batch = uniform()
         tried = {}
-        for self._width in (2, 4, 8, 16, 32, 64):
+        for self._width in widths:
             tried[self._width] = self.complete(batch)
         self._width = min(tried, key=lambda width: tried[width])
         self.notes: dict[str, Any] = {"seconds_by_width": tried}
@@ -241,15 +241,15 @@ class ContinuousBatching:
 
 
 class Apart:
-    """A peer in a process of its own, which sleeps while others are measured.
+    """Continuous batching in a process of its own, which sleeps while others are measured.
 
-    Continuous batching computes on a thread of its own. In this process that thread would keep a second team of OpenMP
+    It computes on a thread of its own. In this process that thread would keep a second team of OpenMP
     threads, and the runtime then lets all teams sleep between operations instead of spin: everybody else gets slower.
     """
 
-    def __init__(self, kind: str, shape: str, clock: str, *, threads: int) -> None:
+    def __init__(self, shape: str, clock: str, *, threads: int, widths: Sequence[int]) -> None:
         spawn = multiprocessing.get_context("spawn")
-        arguments = (kind, shape, clock, threads)
+        arguments = (shape, clock, threads, widths)
         self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_become, initargs=arguments)
         self.name, self.notes = self._pool.submit(_introduce).result()
 
@@ -263,14 +263,13 @@ class Apart:
         self._pool.shutdown()
 
 
-_KINDS: dict[str, Callable[[str, Clock], Peer]] = {"transformers_cb": ContinuousBatching}
 _here: list[Peer] = []
 """In the process of a peer that is apart: that peer."""
 
 
-def _become(kind: str, shape: str, clock: str, threads: int) -> None:
+def _become(shape: str, clock: str, threads: int, widths: Sequence[int]) -> None:
     torch.set_num_threads(threads)
-    _here.append(_KINDS[kind](shape, CLOCKS[clock]))
+    _here.append(ContinuousBatching(shape, CLOCKS[clock], widths))
 
 
 def _introduce() -> tuple[str, dict[str, Any]]:
