@@ -1,10 +1,10 @@
 /* Attention of each row's new tokens over that row's own keys and values, float32.
  *
  * Compiled for a shape: SHARING query heads per KV head, keys KEY wide, values VALUE wide. Row r has its KV in the
- * block of length[r] tokens at offset[r] of each plane; a block holds [KV heads, length, width]. Its count[r] new tokens,
- * the first of which is packed[r] in query and out, stand at start[r] and after, and each sees the tokens up to its own,
- * at most the latest `window`. Nothing else is read. The softmax is taken online over chunks (Milakov, Gimelshein:
- * arXiv 1805.02867), so no buffer grows with the context.
+ * block of length[r] tokens at offset[r] of each plane; a block holds [KV heads, length, width]. Its count[r] new
+ * tokens, the first of which is packed[r] in query and out, stand at start[r] and after, and each sees the tokens up
+ * to its own, at most the latest `window`. Nothing else is read. The softmax is taken online over chunks (Milakov,
+ * Gimelshein: arXiv 1805.02867), so no buffer grows with the context.
  *
  * A single token reads keys once for all heads that share them, lanes along the width. Several go side by side, one
  * (token, head) per lane: keys and values are then scalars, and neither is ever transposed.
@@ -21,6 +21,7 @@ enum { CHUNK = 256, LANES = 2 * WIDTH, TOKENS = LANES / SHARING ? LANES / SHARIN
 
 typedef float vector __attribute__((vector_size(4 * WIDTH)));
 
+/* A token sees at least itself, and that score's weight is of the order of 1: a hidden one's is lost in rounding. */
 static const float HIDDEN = -1e30f;
 
 /* exp for x <= 0, within two units in the last place (Cephes polynomial); branch-free, so that loops vectorise. */
@@ -119,7 +120,8 @@ static void attend_many(const float *query, int64_t stride, const float *keys, c
     for (int64_t start = begin; start < end; start += KEYS) {
         int count = end - start < KEYS ? (int)(end - start) : KEYS, j = 0, d = 0;
         const float *k = keys + start * KEY, *v = values + start * VALUE;
-        for (; j + TILE <= count; j += TILE) products(k + j * KEY, KEY, 1, KEY, (const float(*)[LANES])q, score + j, TILE, 0);
+        for (; j + TILE <= count; j += TILE)
+            products(k + j * KEY, KEY, 1, KEY, (const float(*)[LANES])q, score + j, TILE, 0);
         for (; j < count; j++) products(k + j * KEY, KEY, 1, KEY, (const float(*)[LANES])q, score + j, 1, 0);
         if (start + count - 1 > position || start + window < end)
             for (j = 0; j < count; j++)
@@ -138,9 +140,8 @@ static void attend_many(const float *query, int64_t stride, const float *keys, c
         }
         for (j = 0; j < count; j++)
             for (int lane = 0; lane < LANES; lane++) {
-                float x = score[j][lane], weight = exp_nonpositive(x - highest[lane]);
-                score[j][lane] = weight = x <= HIDDEN ? 0 : weight;
-                total[lane] += weight;
+                score[j][lane] = exp_nonpositive(score[j][lane] - highest[lane]);
+                total[lane] += score[j][lane];
             }
         for (d = 0; d < VALUE; d++)
             for (int lane = 0; lane < LANES; lane++) sums[d][lane] *= best[lane];
