@@ -59,9 +59,13 @@ class WardenProcess:
         self._process, self._control = spawn_warden()
         self._control.setblocking(False)
         self._on_notice, self._on_end = on_notice, on_end
-        self.ended = False
+        self._end = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._control.fileno(), self._read)
+
+    @property
+    def ended(self) -> bool:
+        return self._end.is_set()
 
     def _read(self) -> None:
         try:
@@ -71,13 +75,13 @@ class WardenProcess:
         if notice is not None:
             self._on_notice(notice)
             return
-        self.ended = True
+        self._end.set()
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
         self._on_end()
 
     async def tell(self, *parts: object, descriptor: int | None = None) -> None:
-        """Send one request. ConnectionError when the warden has ended."""
+        """Send one request. ConnectionError when the warden has ended, and then `on_end` has been called."""
         frame = wire.request(*parts)
         while not self.ended:
             try:
@@ -85,6 +89,8 @@ class WardenProcess:
                 return
             except BlockingIOError:
                 await asyncio.sleep(_RETRY_SECONDS)
+            except ConnectionError:
+                await self._end.wait()  # Or a caller that tries again at once would never let the loop hear of it.
         raise BrokenPipeError("the warden has ended")
 
     async def close(self, *, patience_seconds: float) -> None:
