@@ -80,7 +80,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
 Part = tuple[dict[str, float], dict[str, list[float]]]
 """What was tried in tuning, and the rates of each side by round."""
 
-FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=3, stock_steps=1, latency_rounds=3)
+FULL = Plan(rounds=5, warm=2, steps=6, stock_rounds=3, stock_steps=1, latency_rounds=5)
 QUICK = Plan(rounds=1, warm=1, steps=2, stock_rounds=1, stock_steps=1, latency_rounds=1, scale=8, thorough=False)
 
 
