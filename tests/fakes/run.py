@@ -68,7 +68,7 @@ class FakeRun:
         observers = Observers(self.observers)
         checkpoints = FakeCheckpoints(self.disk, lambda: self.journal.alive)
         dispatch = Dispatch(
-            engine=self.engine, executor=executor, clock=clock, ledger=ledger, lockstep=sync, decode_steps=2
+            engines=[self.engine], executor=executor, clock=clock, ledger=ledger, lockstep=sync, decode_steps=2
         )
         player = Player(
             sampler=dispatch,

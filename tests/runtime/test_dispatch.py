@@ -34,7 +34,7 @@ def test_the_engine_is_only_touched_on_its_lane_and_its_numbers_are_read_beside_
         ledger = Ledger(clock.now)
         executor = ThreadExecutor(ledger)
         engine = Watched()
-        dispatch = Dispatch(engine=engine, executor=executor, clock=clock, ledger=ledger, lockstep=False)
+        dispatch = Dispatch(engines=[engine], executor=executor, clock=clock, ledger=ledger, lockstep=False)
         await dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
         driver = asyncio.ensure_future(dispatch.run())
         member = Member(Purpose.TRAIN, 0, 0)

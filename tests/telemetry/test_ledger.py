@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from springtide.telemetry.ledger import UNATTRIBUTED, LaneLedger, Ledger
+from springtide.telemetry.ledger import UNATTRIBUTED, LaneLedger, Ledger, SharedWait
 
 
 class FakeClock:
@@ -102,16 +102,48 @@ def test_bins_are_reported_by_canonical_name(clock):
 
 
 ACTIONS = st.recursive(
-    st.tuples(st.just("pass"), st.integers(0, 9)) | st.tuples(st.just("wait"), st.sampled_from("xyz")),
+    st.tuples(st.just("pass"), st.integers(0, 9))
+    | st.tuples(st.sampled_from(["wait", "change"]), st.sampled_from("xyz"))
+    | st.tuples(st.just("share"), st.none()),
     lambda inner: st.tuples(st.sampled_from("abc"), st.lists(inner, max_size=4)),
     max_leaves=20,
 )
+
+
+def test_lanes_that_wait_together_change_together_and_only_while_they_wait(clock):
+    shared = SharedWait("publication", clock)
+    lanes = [LaneLedger(name, clock) for name in "ab"]
+    for lane in lanes:
+        lane.wait_for(shared)
+    clock.pass_time(1)
+    shared.change("environment")
+    clock.pass_time(2)
+    with lanes[0].bin("decode"):
+        clock.pass_time(4)
+        shared.change("journal")
+        clock.pass_time(8)
+    clock.pass_time(16)
+    lanes[1].wait_for("dispatch")
+    shared.change("nothing")
+    clock.pass_time(32)
+    spent = [{bin_name: time for bin_name, time in lane.seconds().items() if time} for lane in lanes]
+    assert spent[0] == {"publication": 1, "environment": 2, "decode": 12, "journal": 16, "nothing": 32}
+    assert spent[1] == {"publication": 1, "environment": 6, "journal": 24, "dispatch": 32}
+
+
+def test_what_was_booked_as_one_is_split_afterwards(clock):
+    lane = LaneLedger("engine", clock)
+    with lane.bin("generate"):
+        clock.pass_time(5)
+    lane.split("generate", {"decode": 3, "recompute": 2})
+    assert lane.seconds() == {UNATTRIBUTED: 0, "generate": 0, "decode": 3, "recompute": 2}
 
 
 @given(st.lists(ACTIONS, max_size=6))
 def test_bins_sum_to_the_lifetime_whatever_happens(actions):
     clock = FakeClock()
     lane = LaneLedger("lane", clock)
+    shared = SharedWait("shared x", clock)
     start = clock()
 
     def play(action):
@@ -120,6 +152,10 @@ def test_bins_sum_to_the_lifetime_whatever_happens(actions):
             clock.pass_time(argument)
         elif name == "wait":
             lane.wait_for(argument)
+        elif name == "share":
+            lane.wait_for(shared)
+        elif name == "change":
+            shared.change(argument)
         else:
             with lane.bin(name):
                 for inner in argument:

@@ -106,7 +106,7 @@ def assemble(
     )
     stash = Stash()
     dispatch = Dispatch(
-        engine=engine,
+        engines=[engine],
         executor=around.executor,
         clock=around.clock,
         ledger=around.ledger,

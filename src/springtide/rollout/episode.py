@@ -34,6 +34,14 @@ class TurnRenderer(Protocol):
     def parse(self, tokens: Sequence[int]) -> Message: ...
 
 
+class EpisodePlayer(Protocol):
+    """What the runtime needs of a player; `Player` is the real one, a simulation has its own."""
+
+    async def play(self, member: Member, task: Task, environment: Environment, *, temperature: float) -> Trajectory:
+        """One episode from reset to close. Never raises for what the agent, the environment or its verifier do."""
+        ...
+
+
 class Recording:
     """What an episode has written so far."""
 

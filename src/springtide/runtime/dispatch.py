@@ -1,12 +1,12 @@
-"""The only Sampler: it collects turns from episodes and drives the engine, one visit to its lane at a time.
+"""The only Sampler: it collects turns from episodes and hands each to the rank where its episode lives.
 
-In lockstep (sync mode) a batch is formed when every open episode waits for tokens, in member order, and is run to its
-end: batch composition depends on nothing but the tokens. Otherwise turns join the engine whenever it comes by, and
-finished ones leave at once: environment latency never blocks generation.
+In lockstep (sync mode, one rank) a batch is formed when every open episode waits for tokens, in member order, and is
+run to its end: batch composition depends on nothing but the tokens. Otherwise turns join an engine whenever it comes
+by, and finished ones leave at once: environment latency never blocks generation.
 """
 
 import asyncio
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from springtide.core.member import Member
@@ -15,88 +15,88 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.clock import Clock
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
+from springtide.runtime.rank import Rank, Waits
+from springtide.scheduling.placement import GroupAffinity
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
 
 LANE = "engine"
+"""The lane of the one rank; of several, the first part of their lanes' names."""
 
-HANDOVERS = 2
-"""Handovers of a version that are tried: one that failed its proof is repeated once."""
+
+def lanes(ranks: int) -> list[str]:
+    """The names of the lanes of so many ranks."""
+    return [LANE] if ranks == 1 else [f"{LANE}-{number}" for number in range(ranks)]
 
 
 class Dispatch:
-    """Implements the Sampler port over one engine. `run` drives it until cancelled.
-
-    `stats` are the engine's as of the end of the last visit: nobody looks into an engine that is at work.
-    """
+    """Implements the Sampler port over one engine or several. `run` drives them until cancelled."""
 
     def __init__(
         self,
         *,
-        engine: Engine,
+        engines: Sequence[Engine],
         executor: Executor,
         clock: Clock,
         ledger: Ledger,
         lockstep: bool,
         decode_steps: int = 8,
     ) -> None:
-        self._engine = engine
-        self._executor = executor
+        assert len(engines) == 1 or not lockstep, "a lockstep batch is formed on one rank"
         self._clock = clock
-        self._lane = ledger.lane(LANE)
-        self._lockstep = lockstep
-        self._decode_steps = decode_steps
-        self._open: dict[Member, float] = {}
-        self._queue: list[SampleRequest] = []
+        self._waits = Waits(clock.now)
+        self._ranks = [
+            Rank(
+                lane=lane,
+                engine=engine,
+                executor=executor,
+                ledger=ledger,
+                waits=self._waits,
+                deliver=self._deliver,
+                lockstep=lockstep,
+                decode_steps=decode_steps,
+            )
+            for lane, engine in zip(lanes(len(engines)), engines, strict=True)
+        ]
+        self._placement = GroupAffinity(len(self._ranks))
+        self._homes: dict[Member, Rank] = {}
         self._futures: dict[Member, tuple[asyncio.Future[Sampled], float]] = {}
-        self._releases: list[Member] = []
-        self._cancels: list[Member] = []
-        self._engine_busy = False
-        self._wake = asyncio.Event()
-        self.stats = EngineStats()
-        self._idle = True
-        self._reason = "start"
-        self._blamed = ""
 
     # -- episodes ----------------------------------------------------------------------------------------------------
 
     def open(self, member: Member) -> None:
         """An episode begins; in lockstep no batch forms without it until it is closed."""
-        self._open[member] = self._clock.now()
+        rank = self._ranks[self._placement.place(member)]
+        self._homes[member] = rank
+        rank.open(member)
 
     def close(self, member: Member) -> None:
         """The episode is over and its successors are open."""
-        if self._open.pop(member, None) is not None:
-            self._releases.append(member)
-            self._wake.set()
+        rank = self._homes.pop(member, None)
+        if rank is not None:
+            self._placement.forget(member)
+            rank.close(member)
 
     async def sample(self, request: SampleRequest) -> Sampled:
         future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
         self._futures[request.member] = (future, self._clock.now())
-        self._queue.append(request)
-        self._wake.set()
+        rank = self._homes[request.member]
+        rank.enqueue(request)
         try:
             return await future
         except asyncio.CancelledError:
-            self._queue = [queued for queued in self._queue if queued.member != request.member]
-            self._cancels.append(request.member)
             self._futures.pop(request.member, None)
-            self._wake.set()
+            rank.cancel(request.member)
             raise
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
-        """New weights between two visits, sessions alive; what the engine proves that it holds.
-
-        A handover that fails its proof is repeated within the visit: no token is sampled from it.
-        """
-        work = partial(self._load, expected, weights, kv)
-        return await self._executor.run(LANE, work, name="load_weights")
+        """New weights on every rank, between two of its visits; the proof of the first that holds others, if any."""
+        proofs = await asyncio.gather(*(rank.load(expected=expected, weights=weights, kv=kv) for rank in self._ranks))
+        return next((proof for proof in proofs if proof != expected), expected)
 
     def wait_for(self, reason: str, *, blamed: str = "") -> None:
-        """What an idle engine waits for while no episode is open; or, if somebody holds everything up, for that."""
-        self._reason, self._blamed = reason, blamed
-        if self._idle:
-            self._declare_wait()
+        """What idle engines wait for while no episode is open; or, if somebody holds everything up, for that."""
+        self._waits.change(reason, blamed=blamed)
 
     def waits(self) -> list[Wait]:
         """Who waits for tokens, oldest first."""
@@ -104,55 +104,18 @@ class Dispatch:
         waiting = [Wait("tokens", str(member), now - since) for member, (_, since) in self._futures.items()]
         return sorted(waiting, key=lambda wait: -wait.age)
 
-    # -- the engine's side -------------------------------------------------------------------------------------------
+    @property
+    def stats(self) -> EngineStats:
+        """Of all ranks together, as of their last visits."""
+        if len(self._ranks) == 1:
+            return self._ranks[0].stats
+        names = EngineStats.__struct_fields__
+        return EngineStats(**{name: sum(getattr(rank.stats, name) for rank in self._ranks) for name in names})
+
+    # -- the engines' side -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        while True:
-            self._idle = True
-            self._declare_wait()
-            while not self._ready():
-                self._wake.clear()
-                await self._wake.wait()
-                self._declare_wait()
-            self._idle = False
-            self._lane.wait_for("dispatch")
-            requests, self._queue = self._queue, []
-            requests.sort(key=lambda request: request.member)
-            cancels, self._cancels = sorted(self._cancels), []
-            releases, self._releases = sorted(self._releases), []
-            visit = partial(self._visit, requests, cancels, releases)
-            finished, self._engine_busy = await self._executor.run(LANE, visit, name="generate")
-            self._deliver(finished)
-
-    def _ready(self) -> bool:
-        if self._lockstep:
-            return bool(self._queue) and len(self._queue) == len(self._open)
-        return bool(self._queue or self._engine_busy or self._releases or self._cancels)
-
-    def _declare_wait(self) -> None:
-        self._lane.wait_for(self._blamed or ("environment" if self._open else self._reason))
-
-    def _visit(
-        self, requests: list[SampleRequest], cancels: list[Member], releases: list[Member]
-    ) -> tuple[list[Finished], bool]:
-        for member in cancels:
-            self._engine.cancel(member)
-        for member in releases:
-            self._engine.release(member)
-        if requests:
-            self._engine.submit(requests)
-        finished = self._engine.step(max_decode_steps=self._decode_steps)
-        while self._lockstep and self._engine.has_work():
-            finished += self._engine.step(max_decode_steps=self._decode_steps)
-        self.stats = self._engine.stats()
-        return finished, self._engine.has_work()
-
-    def _load(self, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
-        for _ in range(HANDOVERS):
-            proof = self._engine.load_weights(number=expected.number, weights=weights, kv=kv)
-            if proof == expected:
-                break
-        return proof
+        await asyncio.gather(*(rank.run() for rank in self._ranks))
 
     def _deliver(self, finished: list[Finished]) -> None:
         for turn in sorted(finished, key=lambda turn: turn.member):

@@ -11,7 +11,7 @@ from springtide.core.member import Member, Purpose
 from springtide.core.trajectory import Trajectory
 from springtide.ports.clock import Clock
 from springtide.ports.environment import EnvironmentSource
-from springtide.rollout.episode import Player
+from springtide.rollout.episode import EpisodePlayer
 from springtide.runtime.dispatch import Dispatch
 from springtide.scheduling.commands import StartMember
 from springtide.scheduling.events import CANCELLED, MemberFinished
@@ -26,7 +26,7 @@ class Episodes:
     def __init__(
         self,
         *,
-        player: Player,
+        player: EpisodePlayer,
         source: EnvironmentSource,
         dispatch: Dispatch,
         clock: Clock,

@@ -10,7 +10,7 @@ from collections import deque
 from springtide.core.member import Member, Purpose
 from springtide.core.trajectory import Trajectory
 from springtide.ports.environment import EnvironmentSource
-from springtide.rollout.episode import Player
+from springtide.rollout.episode import EpisodePlayer
 from springtide.runtime.dispatch import Dispatch
 from springtide.scheduling.events import EvaluationFinished
 
@@ -19,7 +19,7 @@ class Evaluator:
     def __init__(
         self,
         *,
-        player: Player,
+        player: EpisodePlayer,
         source: EnvironmentSource,
         dispatch: Dispatch,
         temperature: float,

@@ -5,7 +5,8 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.engine import KvPolicy
 from springtide.ports.executor import Executor
 from springtide.ports.trainer import Trainer
-from springtide.runtime.dispatch import HANDOVERS, Dispatch
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.rank import HANDOVERS
 from springtide.scheduling.events import Published
 
 

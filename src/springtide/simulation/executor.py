@@ -1,28 +1,45 @@
-"""Compute on the virtual clock: inline, then its modelled cost is slept."""
+"""Compute that is modelled: done inline, then its cost is slept. On the virtual clock that is a jump; on the wall clock
+it emulates."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from springtide.telemetry.ledger import Ledger
 
 T = TypeVar("T")
 
+Cost = Callable[[str, str], float | Mapping[str, float]]
+"""Seconds that the work `name` on a lane has taken, as one number or by bin of the ledger. Asked after the work."""
+
+
+Watch = Callable[[str, str, float | Mapping[str, float]], None]
+"""Told of each piece of work when it begins: its lane, its name and its cost."""
+
 
 class InlineExecutor:
-    """Implements the Executor port. `cost(lane, name)` gives the seconds that a piece of work takes; they are booked
-    as on the wall clock."""
+    """Implements the Executor port. What work costs is booked as on the wall clock."""
 
-    def __init__(self, cost: Callable[[str, str], float], ledger: Ledger) -> None:
+    def __init__(self, cost: Cost, ledger: Ledger, *, watch: Watch | None = None) -> None:
         self._cost = cost
         self._ledger = ledger
+        self._watch = watch
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:
-        async with self._locks.setdefault(lane, asyncio.Lock()):
-            with self._ledger.lane(lane).bin(name):
+        lock = self._locks.get(lane)
+        if lock is None:
+            lock = self._locks[lane] = asyncio.Lock()
+        async with lock:
+            books = self._ledger.lane(lane)
+            with books.bin(name):
                 result = work()
-                await asyncio.sleep(self._cost(lane, name))
+                cost = self._cost(lane, name)
+                if self._watch is not None:
+                    self._watch(lane, name, cost)
+                await asyncio.sleep(cost if isinstance(cost, float | int) else sum(cost.values()))
+            if isinstance(cost, Mapping):
+                books.split(name, cost)
             return result
 
     async def close(self) -> None:

@@ -5,12 +5,41 @@ work is declared by whoever owns the wait (`wait_for`); undeclared time lands in
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from springtide.telemetry.names import ledger_name
 
 UNATTRIBUTED = "unattributed"
+
+
+class SharedWait:
+    """What any number of idle lanes wait for together: it changes for all of them at once, at the cost of one."""
+
+    def __init__(self, reason: str, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._reason = reason
+        self._since = now()
+        self._totals: dict[str, float] = {}
+
+    def change(self, reason: str) -> None:
+        """From now on they wait for `reason`."""
+        with self._lock:
+            if reason != self._reason:
+                self._settle()
+                self._reason = reason
+
+    def totals(self) -> dict[str, float]:
+        """Seconds per reason since this was made."""
+        with self._lock:
+            self._settle()
+            return dict(self._totals)
+
+    def _settle(self) -> None:
+        now = self._now()
+        self._totals[self._reason] = self._totals.get(self._reason, 0.0) + now - self._since
+        self._since = now
 
 
 class LaneLedger:
@@ -21,22 +50,41 @@ class LaneLedger:
         self._now = now
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = {}
-        self._stack = [UNATTRIBUTED]
+        self._stack: list[str | SharedWait] = [UNATTRIBUTED]
         self._settled = now()
+        self._read: dict[str, float] = {}
 
     def _settle(self) -> None:
         now = self._now()
         current = self._stack[-1]
-        self._seconds[current] = self._seconds.get(current, 0.0) + now - self._settled
+        if isinstance(current, SharedWait):
+            totals = current.totals()
+            for reason, seconds in totals.items():
+                if seconds > self._read.get(reason, 0.0):
+                    self._book(reason, seconds - self._read.get(reason, 0.0))
+            self._read = totals
+        else:
+            self._book(current, now - self._settled)
         self._settled = now
 
-    def wait_for(self, reason: str) -> None:
+    def _book(self, name: str, seconds: float) -> None:
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def _resume(self) -> None:
+        """The bottom of the stack counts again: of a shared wait, what comes from now on."""
+        current = self._stack[-1]
+        if isinstance(current, SharedWait):
+            self._read = current.totals()
+
+    def wait_for(self, reason: str | SharedWait) -> None:
         """From now on, time outside of any bin is booked as `reason`."""
         with self._lock:
-            if self._stack[0] != reason:
+            if self._stack[0] is not reason and self._stack[0] != reason:
                 if len(self._stack) == 1:
                     self._settle()
                 self._stack[0] = reason
+                if len(self._stack) == 1:
+                    self._resume()
 
     @contextmanager
     def bin(self, name: str) -> Iterator[None]:
@@ -50,6 +98,14 @@ class LaneLedger:
             with self._lock:
                 self._settle()
                 self._stack.pop()
+                self._resume()
+
+    def split(self, name: str, parts: Mapping[str, float]) -> None:
+        """What was booked under `name` was really spent on `parts`, bin by bin."""
+        with self._lock:
+            for part, seconds in parts.items():
+                self._book(name, -seconds)
+                self._book(part, seconds)
 
     def seconds(self) -> dict[str, float]:
         """Seconds per bin up to now."""

@@ -1,0 +1,106 @@
+"""`springtide simulate`: what a workload would come to on a modelled cluster."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from springtide.cli.console import output
+from springtide.cli.options import Json, examples
+from springtide.core.errors import MissingExtraError, UsageError
+from springtide.simulation import cluster as clusters
+from springtide.simulation import workload as workloads
+from springtide.simulation.strategy import Strategy, strategy_from
+from springtide.simulation.summary import Summary, summarise
+from springtide.simulation.timeline import Timeline, draw
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        "simulate",
+        epilog=examples(
+            "springtide simulate tau",
+            "springtide simulate tau --cluster h100-14b --set kv=keep --set evicts=warm --seeds 5",
+            "springtide simulate swe --cluster h100-32b --set staleness=2 --picture swe.png",
+            "springtide simulate --list",
+        ),
+    )(simulate)
+
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SETTING=VALUE", help="Change how the cluster is run (see --list); may be repeated."),
+]
+
+
+def simulate(
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload; --list shows all.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="The modelled hardware.")] = "h100-7b",
+    overrides: Overrides = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Train steps that are measured.")] = 6,
+    warm_steps: Annotated[int, typer.Option(min=0, metavar="N", help="Train steps before them.")] = 2,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs, of which the median counts.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="SEED", help="Of the first run.")] = 0,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw what every rank did (first run).")] = None,
+    everything: Annotated[bool, typer.Option("--list", help="List workloads, clusters and settings.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Play a workload on modelled hardware in virtual time (L2), and compare with what no schedule can beat."""
+    if everything:
+        _list()
+        return
+    if not workload:
+        raise UsageError("Name a workload, such as `springtide simulate tau`; `springtide simulate --list` shows all.")
+    if picture is not None and find_spec("matplotlib") is None:
+        raise MissingExtraError(feature="--picture", extra="train")
+    timeline = Timeline() if picture is not None else None
+    summary, runs = summarise(
+        workloads.preset(workload),
+        clusters.cluster(cluster),
+        strategy_from(overrides or ()),
+        seeds=list(range(seed, seed + seeds)),
+        steps=steps,
+        warm_steps=warm_steps,
+        timeline=timeline,
+    )
+    _print(summary)
+    if timeline is not None and picture is not None:
+        title = f"{workload} on {cluster}, {summary.strategy['mode']} (L2)"
+        draw(timeline, picture, title=title, steps=runs[0].step_ends)
+        output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        typer.echo(msgspec.json.encode(summary).decode())
+
+
+def _print(summary: Summary) -> None:
+    console = output()
+    console.print(
+        f"{summary.workload} on {summary.cluster}, {summary.strategy['mode']} (L2, {len(summary.seeds)} seeds): "
+        f"[b]{summary.goodput_tokens_per_s:,.0f}[/b] trained tokens per second "
+        f"({summary.lowest:,.0f} to {summary.highest:,.0f}), {summary.bound_fraction:.0%} of the bound of "
+        f"{summary.bound_tokens_per_s:,.0f}; {summary.step_seconds:.0f} s per step, staleness at most "
+        f"{summary.staleness_max}, KV hit rate {summary.hit_rate:.3f}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    table = Table("where the time went", *summary.ledger, box=None, pad_edge=False)
+    for name in sorted({name for shares in summary.ledger.values() for name in shares}):
+        table.add_row(name, *(f"{shares[name]:.1%}" if name in shares else "" for shares in summary.ledger.values()))
+    console.print(table)
+
+
+def _list() -> None:
+    console = output()
+    about = {
+        "workload": {name: workloads.preset(name).about for name in workloads.names()},
+        "cluster": {name: clusters.cluster(name).about for name in clusters.names()},
+        "setting": {name: field.description or "" for name, field in Strategy.model_fields.items()},
+    }
+    for kind, entries in about.items():
+        table = Table(kind, "", box=None, pad_edge=False)
+        for name, text in entries.items():
+            table.add_row(name, text)
+        console.print(table)

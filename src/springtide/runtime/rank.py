@@ -1,0 +1,141 @@
+"""One engine and its lane: turns in, visits to the lane, finished turns out."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from springtide.core.member import Member
+from springtide.core.sampling import SampleRequest
+from springtide.core.version import PolicyVersion
+from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
+from springtide.ports.executor import Executor
+from springtide.telemetry.ledger import Ledger, SharedWait
+
+HANDOVERS = 2
+"""Handovers of a version that are tried: one that failed its proof is repeated once."""
+
+
+class Waits:
+    """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.pausing = SharedWait("environment", now)
+        self.empty = SharedWait("start", now)
+
+    def change(self, reason: str, *, blamed: str) -> None:
+        """Empty ranks wait for `reason`; all of them for `blamed`, if somebody holds everything up."""
+        self.pausing.change(blamed or "environment")
+        self.empty.change(blamed or reason)
+
+
+class Rank:
+    """`run` drives the engine until cancelled. In `lockstep` a visit begins when every open episode waits for tokens,
+    and takes the batch to its end; otherwise turns join whenever the engine comes by.
+
+    `stats` are the engine's as of the end of the last visit: nobody looks into an engine that is at work.
+    """
+
+    def __init__(
+        self,
+        *,
+        lane: str,
+        engine: Engine,
+        executor: Executor,
+        ledger: Ledger,
+        waits: "Waits",
+        deliver: Callable[[list[Finished]], None],
+        lockstep: bool,
+        decode_steps: int,
+    ) -> None:
+        self.lane = lane
+        self.stats = EngineStats()
+        self._engine = engine
+        self._executor = executor
+        self._ledger = ledger.lane(lane)
+        self._waits = waits
+        self._deliver = deliver
+        self._lockstep = lockstep
+        self._decode_steps = decode_steps
+        self._open: set[Member] = set()
+        self._queue: list[SampleRequest] = []
+        self._releases: list[Member] = []
+        self._cancels: list[Member] = []
+        self._busy = False
+        self._wake = asyncio.Event()
+        self._idle = True
+
+    def open(self, member: Member) -> None:
+        self._open.add(member)
+        if self._idle:
+            self._declare_wait()
+
+    def close(self, member: Member) -> None:
+        self._open.discard(member)
+        self._releases.append(member)
+        self._wake.set()
+
+    def enqueue(self, request: SampleRequest) -> None:
+        self._queue.append(request)
+        self._wake.set()
+
+    def cancel(self, member: Member) -> None:
+        self._queue = [queued for queued in self._queue if queued.member != member]
+        self._cancels.append(member)
+        self._wake.set()
+
+    async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
+        """New weights between two visits, sessions alive; what the engine proves that it holds.
+
+        A handover that fails its proof is repeated within the visit: no token is sampled from it.
+        """
+        work = partial(self._load, expected, weights, kv)
+        return await self._executor.run(self.lane, work, name="load_weights")
+
+    async def run(self) -> None:
+        while True:
+            self._idle = True
+            self._declare_wait()
+            while not self._ready():
+                self._wake.clear()
+                await self._wake.wait()
+                self._declare_wait()
+            self._idle = False
+            self._ledger.wait_for("dispatch")
+            requests, self._queue = self._queue, []
+            requests.sort(key=lambda request: request.member)
+            cancels, self._cancels = sorted(self._cancels), []
+            releases, self._releases = sorted(self._releases), []
+            visit = partial(self._visit, requests, cancels, releases)
+            finished, self._busy = await self._executor.run(self.lane, visit, name="generate")
+            self._deliver(finished)
+
+    def _ready(self) -> bool:
+        if self._lockstep:
+            return bool(self._queue) and len(self._queue) == len(self._open)
+        return bool(self._queue or self._busy or self._releases or self._cancels)
+
+    def _declare_wait(self) -> None:
+        self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
+
+    def _visit(
+        self, requests: list[SampleRequest], cancels: list[Member], releases: list[Member]
+    ) -> tuple[list[Finished], bool]:
+        for member in cancels:
+            self._engine.cancel(member)
+        for member in releases:
+            self._engine.release(member)
+        if requests:
+            self._engine.submit(requests)
+        finished = self._engine.step(max_decode_steps=self._decode_steps)
+        while self._lockstep and self._engine.has_work():
+            finished += self._engine.step(max_decode_steps=self._decode_steps)
+        self.stats = self._engine.stats()
+        return finished, self._engine.has_work()
+
+    def _load(self, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
+        for _ in range(HANDOVERS):
+            proof = self._engine.load_weights(number=expected.number, weights=weights, kv=kv)
+            if proof == expected:
+                break
+        return proof

@@ -1,0 +1,102 @@
+"""What no schedule can beat: the fluid bound, and what the staleness limit leaves of it.
+
+G* = max over splits of the ranks of min(rollout rate, training rate), with nothing computed twice, nothing swapped and
+nobody waiting; reference work is counted once. G*_K = min(G*, (K + 1) * B / E[slowest of a batch]).
+"""
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from springtide.simulation.cluster import Cluster
+from springtide.simulation.script import Script, Scripts
+from springtide.simulation.workload import Workload
+
+SAMPLE = 64
+"""Groups, at least, that expectations are taken over."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Trained tokens per second. `rollout_ranks`: of the best split. `slowest`: seconds of a batch's slowest."""
+
+    fluid: float
+    rollout_ranks: int
+    slowest: float
+    bounded: float
+    environment_ratio: float
+    """T_env / T_gpu of a turn at the batch size that the bound assumes."""
+
+
+def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bool, seed: int = 0) -> Bound:
+    """The bound for this workload on this cluster."""
+    scripts = Scripts(workload, seed)
+    batch = [
+        [scripts.script(task=task, slot=slot) for slot in range(workload.group_size)]
+        for task in range(max(SAMPLE, workload.groups_per_step))
+    ]
+    episodes = [script for group in batch for script in group]
+    kept = [script for script in episodes if not script.failed]
+    tokens = fmean(script.sampled for script in kept)
+    valid = len(kept) / len(episodes)
+    busy, turn = _rollout_seconds(episodes, cluster, workload.group_size)
+    trained = fmean(sum(script.trained) for script in kept)
+    costs = cluster.costs
+    training = (costs.actor(1) + (costs.reference_token if reference else 0.0)) * trained
+    step = workload.groups_per_step * workload.group_size
+    rates = {
+        ranks: min(
+            ranks * valid * tokens / busy,
+            tokens / (training / (cluster.ranks - ranks) + costs.optimizer / step),
+        )
+        for ranks in range(1, cluster.ranks)
+    }
+    best = max(rates, key=lambda ranks: rates[ranks])
+    slowest = _slowest(batch, cluster, workload.groups_per_step)
+    share = step * tokens * valid
+    return Bound(
+        fluid=rates[best],
+        rollout_ranks=best,
+        slowest=slowest,
+        bounded=min(rates[best], (staleness + 1) * share / slowest),
+        environment_ratio=fmean(turn_.latency for script in episodes for turn_ in script.turns) / turn,
+    )
+
+
+def _rollout_seconds(episodes: list[Script], cluster: Cluster, group_size: int) -> tuple[float, float]:
+    """GPU seconds of an episode at the largest batch that fits, and of a turn."""
+    costs = cluster.costs
+    decoded = [turn for script in episodes for turn in script.turns]
+    read = sum(turn.output * (turn.context + turn.output / 2) for turn in decoded) / sum(t.output for t in decoded)
+    size = max(1, min(cluster.max_batch, int(cluster.kv_tokens / read)))
+    token = costs.decode_step(size, round(size * read)) / size
+    seconds = [_prefill_seconds(script, cluster, group_size) + token * script.sampled for script in episodes]
+    turns = fmean(len(script.turns) for script in episodes)
+    return fmean(seconds), fmean(seconds) * size / turns
+
+
+def _prefill_seconds(script: Script, cluster: Cluster, group_size: int) -> float:
+    """Of everything that is new: the prompt once per group, then what each turn adds."""
+    costs = cluster.costs
+    own = script.turns[0].context - script.prefix
+    prompt = costs.prefill(script.prefix - script.shared, script.shared) - costs.prefill_base
+    seconds = prompt / group_size + costs.prefill_token * own + costs.prefill_attention * own * script.prefix
+    for turn in script.turns[1:]:
+        new = turn.context - turn.reusable
+        seconds += costs.prefill_token * new + costs.prefill_attention * new * (turn.reusable + new / 2)
+    return seconds
+
+
+def _slowest(batch: list[list[Script]], cluster: Cluster, groups: int) -> float:
+    """Mean over batches of the time of the slowest episode, each alone on an idle rank."""
+    spans = [max(_alone(script, cluster) for script in group) for group in batch]
+    return fmean(max(spans[first : first + groups]) for first in range(0, len(spans) - groups + 1, groups))
+
+
+def _alone(script: Script, cluster: Cluster) -> float:
+    costs = cluster.costs
+    seconds = script.reset + (0.0 if script.failed else script.grade)
+    for turn in script.turns:
+        seconds += costs.prefill(turn.context - turn.reusable, turn.reusable) + turn.latency
+        middle = turn.context + turn.output // 2
+        seconds += turn.output * costs.decode_step(1, middle)
+    return seconds

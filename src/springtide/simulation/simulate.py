@@ -1,0 +1,219 @@
+"""A modelled run: the controller, scheduler and dispatch of a real one, with modelled engines, trainer and episodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from springtide.core.errors import UsageError
+from springtide.core.group import Group
+from springtide.core.trajectory import Trajectory
+from springtide.ports.engine import EngineStats
+from springtide.ports.trainer import StepReport
+from springtide.runtime.clock import LoopClock
+from springtide.runtime.controller import Controller
+from springtide.runtime.dispatch import Dispatch, lanes
+from springtide.runtime.episodes import Episodes
+from springtide.runtime.evaluator import Evaluator
+from springtide.runtime.observer import Observers
+from springtide.runtime.publication import Publication
+from springtide.runtime.stash import Stash
+from springtide.scheduling.commands import Command
+from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
+from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.scheduler import Scheduler
+from springtide.simulation.cluster import Cluster
+from springtide.simulation.engine import ModelledEngine
+from springtide.simulation.executor import InlineExecutor
+from springtide.simulation.player import ScriptedPlayer
+from springtide.simulation.script import Scripts
+from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks
+from springtide.simulation.strategy import Strategy
+from springtide.simulation.timeline import Timeline
+from springtide.simulation.trainer import ModelledTrainer
+from springtide.simulation.virtual_loop import run_virtual
+from springtide.simulation.workload import Workload
+from springtide.telemetry.ledger import Ledger
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a modelled run came to, of its measured steps alone where it says so."""
+
+    goodput: float
+    """Sampled tokens of valid members that entered an applied step, per second of the measured steps."""
+    seconds: float
+    """Of the measured steps."""
+    step_ends: tuple[float, ...]
+    trained_tokens: tuple[int, ...]
+    staleness: tuple[int, ...]
+    """Of each group, in the order of consumption."""
+    ledger: dict[str, dict[str, float]]
+    """Seconds by lane and bin, of the whole run."""
+    stats: EngineStats
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of re-presented tokens whose KV was at hand."""
+        represented = self.stats.reused + self.stats.reprefilled
+        return self.stats.reused / represented if represented else 1.0
+
+
+class Steps:
+    """An observer that keeps when each step was applied, and what it was made of."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.ends: list[float] = []
+        self.tokens: list[int] = []
+        self.staleness: list[int] = []
+
+    def decided(self, event: Event, commands: Sequence[Command]) -> None:
+        pass
+
+    def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
+        self.ends.append(self._now())
+        self.tokens.append(report.trained_tokens)
+        for group in groups:
+            oldest = [member.oldest_version for member in group.valid_members]
+            self.staleness.append(report.step - 1 - min(version for version in oldest if version is not None))
+
+    def recovered(self, report: StepReport, groups: Sequence[Group]) -> None:
+        pass
+
+    def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
+        pass
+
+
+class Simulation:
+    """One modelled run. `main` drives it to its end on the loop it is awaited on: virtual, or real for emulation."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        strategy: Strategy,
+        *,
+        seed: int,
+        steps: int,
+        warm_steps: int = 0,
+        timeline: Timeline | None = None,
+    ) -> None:
+        rollout = strategy.rollout_ranks or cluster.ranks
+        if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
+            raise UsageError(
+                f"rollout_ranks = {rollout} leaves none of the {cluster.ranks} ranks of '{cluster.name}' to train in "
+                "async; name fewer."
+            )
+        self._workload, self._strategy = workload, strategy
+        self._warm = warm_steps
+        self._timeline = timeline
+        self._colocated = rollout == cluster.ranks
+        training = cluster.ranks if self._colocated else cluster.ranks - rollout
+        self.trainer = ModelledTrainer(cluster, ranks=training, reference=strategy.reference, colocated=self._colocated)
+        self.engines = [ModelledEngine(cluster, evicts=strategy.evicts) for _ in range(rollout)]
+        self._lanes = dict(zip(lanes(rollout), self.engines, strict=True))
+        self._publish = cluster.costs.publish
+        self._scripts = Scripts(workload, seed)
+        self._config = SchedulingConfig(
+            mode=strategy.mode,
+            groups_per_step=workload.groups_per_step,
+            group_size=workload.group_size,
+            steps=warm_steps + steps,
+            staleness=strategy.staleness,
+            max_concurrent=min(strategy.concurrency_per_rank * rollout, cluster.environment_slots),
+            min_valid=1,
+            group_deadline=1e9,
+        )
+
+    async def main(self) -> Outcomes:
+        clock = LoopClock()
+        ledger = Ledger(clock.now)
+        for lane in ("journal", "trainer", *self._lanes):
+            ledger.lane(lane).wait_for("start")
+        watch = None if self._timeline is None else self._timeline.watch(clock.now)
+        executor = InlineExecutor(self._cost, ledger, watch=watch)
+        steps = Steps(clock.now)
+        scheduler = Scheduler(
+            self._config, Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
+        )
+        dispatch = Dispatch(
+            engines=self.engines,
+            executor=executor,
+            clock=clock,
+            ledger=ledger,
+            lockstep=False,
+            decode_steps=self._strategy.decode_steps,
+        )
+        player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock)
+        controller = Controller(
+            scheduler=scheduler,
+            journal=NoJournal(),
+            executor=executor,
+            clock=clock,
+            ledger=ledger,
+            trainer=self.trainer,
+            dispatch=dispatch,
+            publication=Publication(trainer=self.trainer, dispatch=dispatch, executor=executor, kv=self._strategy.kv),
+            evaluator=Evaluator(
+                player=player,
+                source=Tasks(),
+                dispatch=dispatch,
+                temperature=1.0,
+                success_reward=1.0,
+                concurrent=1,
+                max_attempts=1,
+            ),
+            checkpoints=NoCheckpoints(),
+            stash=Stash(),
+            observers=Observers([steps]),
+        )
+        controller.episodes = Episodes(
+            player=player,
+            source=Tasks(),
+            dispatch=dispatch,
+            clock=clock,
+            temperature=1.0,
+            post=controller.post_member,
+            fail=controller.fail,
+        )
+        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
+        return self._outcomes(steps, ledger, dispatch.stats)
+
+    def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
+        if name == "load_weights":
+            return self._publish
+        if lane == "trainer":
+            return self.trainer.spent if name == "train" else 0.0
+        return self._lanes[lane].spent if name == "generate" else 0.0
+
+    def _outcomes(self, steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
+        begin = steps.ends[self._warm - 1] if self._warm else 0.0
+        seconds = steps.ends[-1] - begin
+        groups = self._workload.groups_per_step
+        return Outcomes(
+            goodput=sum(steps.tokens[self._warm :]) / seconds,
+            seconds=seconds,
+            step_ends=tuple(steps.ends),
+            trained_tokens=tuple(steps.tokens),
+            staleness=tuple(steps.staleness[self._warm * groups :]),
+            ledger=ledger.seconds(),
+            stats=stats,
+        )
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    *,
+    seed: int,
+    steps: int,
+    warm_steps: int = 0,
+    timeline: Timeline | None = None,
+) -> Outcomes:
+    """The modelled run on the virtual clock (L2). UsageError for a split that leaves no rank to train."""
+    simulation = Simulation(
+        workload, cluster, strategy, seed=seed, steps=steps, warm_steps=warm_steps, timeline=timeline
+    )
+    outcomes, _ = run_virtual(simulation.main)
+    return outcomes

@@ -1,0 +1,50 @@
+"""How a modelled cluster is run: what policies and baselines set, and what `--set` changes."""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from springtide import settings
+from springtide.core.errors import UsageError
+from springtide.ports.engine import KvPolicy
+from springtide.scheduling.config import StrictModel
+
+
+class Strategy(StrictModel):
+    """Class defaults are bounded staleness with the KV dropped at every update."""
+
+    mode: Literal["sync", "async"] = Field("async", description="Take turns, or overlap rollout and training.")
+    staleness: int = Field(1, ge=0, description="K: most versions between a token's policy and its train step (async).")
+    rollout_ranks: int = Field(
+        0, ge=0, description="Ranks in rollout, the others train; 0: as the bound has it (async), all of them (sync)."
+    )
+    concurrency_per_rank: int = Field(128, ge=1, description="Episodes in flight per rollout rank.")
+    kv: KvPolicy = Field("recompute", description="What becomes of KV at new weights.")
+    evicts: Literal["warm", "cold"] = Field("cold", description="Where evicted KV goes: host memory, or nowhere.")
+    decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
+    reference: bool = Field(True, description="Training needs the reference policy's log-probs.")
+
+
+def strategy_from(overrides: Sequence[str]) -> Strategy:
+    """The default strategy with NAME=VALUE applied. UsageError names what is wrong and what is allowed."""
+    values: dict[str, Any] = {}
+    for text in overrides:
+        name, equals, raw = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise UsageError(f"--set {text}: write it as setting=value, such as rollout_ranks=3.")
+        setting = settings.find(Strategy, (name,))
+        if setting is None:
+            near = settings.nearest(Strategy, (name,))
+            hint = f"did you mean {near}?" if near else f"there are: {', '.join(Strategy.model_fields)}."
+            raise UsageError(f"--set {text}: there is no setting '{name}'; {hint}")
+        try:
+            values[name] = tomllib.loads(f"value = {raw}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[name] = raw
+        try:
+            Strategy.model_validate({name: values[name]}, strict=True)
+        except ValidationError:
+            raise UsageError(f"--set {text}: {name} takes {setting.allowed}.") from None
+    return Strategy.model_validate(values)

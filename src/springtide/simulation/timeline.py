@@ -1,0 +1,84 @@
+"""What every rank did when, as spans and as a picture."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+COLOURS = {
+    "decode": "#4c78a8",
+    "prefill": "#72b7b2",
+    "recompute": "#e45756",
+    "reload": "#f58518",
+    "load_weights": "#b279a2",
+    "reference": "#eeca3b",
+    "actor": "#54a24b",
+    "optimizer": "#2e6b2e",
+    "swap": "#9d755d",
+}
+"""Of the kinds of work; waiting is white."""
+
+
+class Span(NamedTuple):
+    """`lane` did `kind` from `start` for `seconds`."""
+
+    lane: str
+    kind: str
+    start: float
+    seconds: float
+
+
+class Timeline:
+    """Collects spans of a modelled run. Neighbours of one kind on one lane are one span."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._last: dict[str, int] = {}
+
+    def watch(self, now: Callable[[], float]) -> Callable[[str, str, float | Mapping[str, float]], None]:
+        """For the executor: told of each piece of work when it begins."""
+
+        def told(lane: str, name: str, cost: float | Mapping[str, float]) -> None:
+            start = now()
+            for kind, seconds in (cost if isinstance(cost, Mapping) else {name: cost}).items():
+                if seconds > 0:
+                    self._add(Span(lane, kind, start, seconds))
+                    start += seconds
+
+        return told
+
+    def _add(self, span: Span) -> None:
+        place = self._last.get(span.lane)
+        if place is not None:
+            last = self.spans[place]
+            if last.kind == span.kind and span.start - (last.start + last.seconds) < 1e-9:
+                self.spans[place] = last._replace(seconds=span.start + span.seconds - last.start)
+                return
+        self._last[span.lane] = len(self.spans)
+        self.spans.append(span)
+
+
+def draw(timeline: Timeline, path: Path, *, title: str, steps: tuple[float, ...], lanes: int = 32) -> None:
+    """A picture of at most `lanes` lanes, the trainer first. Vertical lines are the ends of train steps."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    names = sorted({span.lane for span in timeline.spans}, key=_order)[:lanes]
+    figure = Figure(figsize=(11, 1.6 + 0.28 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    for row, lane in enumerate(names):
+        for kind, colour in COLOURS.items():
+            spans = [(span.start, span.seconds) for span in timeline.spans if (span.lane, span.kind) == (lane, kind)]
+            axes.broken_barh(spans, (row - 0.4, 0.8), color=colour, linewidth=0)
+    for end in steps:
+        axes.axvline(end, color="black", linewidth=0.6, alpha=0.5)
+    axes.set(title=title, xlabel="seconds (modelled)", yticks=range(len(names)), yticklabels=names)
+    axes.invert_yaxis()
+    kinds = [kind for kind in COLOURS if any(span.kind == kind for span in timeline.spans)]
+    patches = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+def _order(lane: str) -> tuple[bool, int, str]:
+    _, _, number = lane.partition("-")
+    return lane != "trainer", int(number) if number.isdecimal() else 0, lane

@@ -1,0 +1,42 @@
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from springtide.core.member import Member, Purpose
+from springtide.scheduling.placement import GroupAffinity
+
+
+def member(group, slot):
+    return Member(Purpose.TRAIN, group, slot)
+
+
+def test_a_group_stays_together_and_groups_spread():
+    placement = GroupAffinity(4)
+    homes = {group: {placement.place(member(group, slot)) for slot in range(8)} for group in range(4)}
+    assert all(len(ranks) == 1 for ranks in homes.values())
+    assert len(set.union(*homes.values())) == 4
+
+
+def test_a_rank_that_is_too_busy_gets_no_more_of_its_group():
+    placement = GroupAffinity(2)
+    ranks = Counter(placement.place(member(0, slot)) for slot in range(40))
+    assert abs(ranks[0] - ranks[1]) <= 2 * (0.25 * 20 + 8)
+
+
+@given(
+    ranks=st.integers(1, 9),
+    moves=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans()), max_size=200),
+)
+def test_loads_are_the_episodes_that_live_there_and_stay_balanced(ranks, moves):
+    placement, homes = GroupAffinity(ranks), {}
+    for group, slot, leaves in moves:
+        who = member(group, slot)
+        if leaves and who in homes:
+            placement.forget(who)
+            del homes[who]
+        elif not leaves and who not in homes:
+            mean = len(homes) / ranks
+            homes[who] = rank = placement.place(who)
+            assert placement.loads[rank] <= 1.25 * mean + 8 + 1
+        assert placement.loads == [sum(home == rank for home in homes.values()) for rank in range(ranks)]

@@ -1,0 +1,212 @@
+"""The modelled rank against rules that need no model: conservation, capacity, and a token-by-token oracle."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from springtide.core.member import Member, Purpose
+from springtide.scheduling.costs import ServiceCosts
+from springtide.simulation.cluster import Cluster
+from springtide.simulation.engine import ModelledEngine, ModelledRequest
+
+COSTS = ServiceCosts(
+    prefill_base=0.5,
+    prefill_token=0.01,
+    prefill_attention=1e-4,
+    decode_base=1.0,
+    decode_sequence=0.125,
+    decode_context=0.001,
+    reload_base=0.25,
+    reload_token=0.001,
+    reference_token=0.01,
+    forward_token=0.01,
+    backward_token=0.02,
+    optimizer=1.0,
+    swap=1.0,
+    publish=1.0,
+    role_switch=1.0,
+)
+
+
+def rank(kv_tokens=10_000, host_tokens=0, max_batch=8, **options):
+    cluster = Cluster(
+        name="test", about="", kv_tokens=kv_tokens, host_tokens=host_tokens, max_batch=max_batch, costs=COSTS
+    )
+    return ModelledEngine(cluster, **options)
+
+
+def member(group, slot=0):
+    return Member(Purpose.TRAIN, group, slot)
+
+
+def turn(who, number=0, *, context=100, reusable=0, output=10, prefix=60, shared=20):
+    return ModelledRequest(
+        member=who, turn=number, context=context, reusable=reusable, output=output, prefix=prefix, shared=shared
+    )
+
+
+def play(engine, decode_steps=16):
+    """Until idle: what finished, in order, and the seconds by bin."""
+    finished, spent = [], {}
+    while engine.has_work():
+        finished += engine.step(max_decode_steps=decode_steps)
+        for name, seconds in engine.spent.items():
+            spent[name] = spent.get(name, 0.0) + seconds
+    return finished, spent
+
+
+def test_one_turn_costs_what_the_model_says():
+    engine = rank()
+    engine.submit([turn(member(0))])
+    finished, spent = play(engine)
+    assert [each.member for each in finished] == [member(0)]
+    assert finished[0].sampled.counts == ((0, 10),)
+    assert spent["prefill"] == pytest.approx(COSTS.prefill(100, 0))
+    assert spent["decode"] == pytest.approx(sum(COSTS.decode_step(1, 100 + step) for step in range(10)))
+
+
+@given(
+    turns=st.lists(st.tuples(st.integers(61, 300), st.integers(1, 60)), min_size=1, max_size=8),
+    decode_steps=st.integers(1, 64),
+)
+def test_decoding_in_stretches_costs_what_it_costs_token_by_token(turns, decode_steps):
+    engine = rank()
+    engine.submit([turn(member(n), context=context, output=output) for n, (context, output) in enumerate(turns)])
+    finished, spent = play(engine, decode_steps)
+    expected = 0.0
+    for step in range(max(output for _, output in turns)):
+        running = [context + step for context, output in turns if output > step]
+        expected += COSTS.decode_step(len(running), sum(running))
+    assert spent["decode"] == pytest.approx(expected)
+    order = sorted(range(len(turns)), key=lambda n: (turns[n][1], n))
+    assert [each.member.group for each in finished] == order
+    assert engine.stats().decoded == sum(output for _, output in turns)
+
+
+def test_a_group_s_prompt_is_computed_once_and_what_all_share_once_per_version():
+    engine = rank()
+    engine.submit([turn(member(0, slot), context=60) for slot in range(4)])
+    play(engine)
+    assert engine.stats().prefilled == 60
+    engine.submit([turn(member(1), context=60)])
+    play(engine)
+    assert engine.stats().prefilled == 60 + 40
+    assert engine.hot == 2 * 60 + 5 * 10
+
+
+def test_a_pause_keeps_the_session_and_the_next_turn_computes_what_is_new():
+    engine = rank()
+    engine.submit([turn(member(0))])
+    play(engine)
+    engine.submit([turn(member(0), 1, context=150, reusable=110)])
+    _, spent = play(engine)
+    assert spent["prefill"] == pytest.approx(COSTS.prefill(40, 110))
+    assert "recompute" not in spent
+    assert engine.stats().reused == 110
+
+
+def test_a_cold_session_computes_again_what_it_had_and_says_so():
+    engine = rank()
+    engine.submit([turn(member(0))])
+    play(engine)
+    engine.demote(member(0), "cold")
+    assert engine.hot == 0
+    engine.submit([turn(member(0), 1, context=150, reusable=110)])
+    _, spent = play(engine)
+    # What every episode has is still there.
+    assert engine.stats().reused == 20
+    assert engine.stats().reprefilled == 90
+    assert spent["recompute"] + spent["prefill"] == pytest.approx(COSTS.prefill(130, 20))
+
+
+def test_a_warm_session_is_reloaded_ahead_of_its_turn_or_with_it():
+    for ahead in (False, True):
+        engine = rank(host_tokens=1000)
+        engine.submit([turn(member(0))])
+        play(engine)
+        engine.demote(member(0), "warm")
+        assert (engine.hot, engine.warm) == (0, 110)
+        if ahead:
+            engine.prefetch(member(0))
+            assert engine.step(max_decode_steps=8) == []
+            assert engine.spent == {"reload": pytest.approx(COSTS.reload(110))}
+        engine.submit([turn(member(0), 1, context=150, reusable=110)])
+        _, spent = play(engine)
+        assert spent.get("reload", 0.0) == (0.0 if ahead else pytest.approx(COSTS.reload(110)))
+        assert engine.stats().reused == 110
+
+
+def test_new_weights_mark_what_is_sampled_and_drop_or_keep_the_kv():
+    for kv in ("keep", "recompute"):
+        engine = rank()
+        engine.submit([turn(member(0), output=10)])
+        engine.step(max_decode_steps=4)
+        engine.load_weights(number=3, weights="w", kv=kv)
+        (finished,), spent = play(engine)
+        assert finished.sampled.counts == ((0, 4), (3, 6))
+        assert ("recompute" in spent) == (kv == "recompute")
+        assert engine.stats().decoded == 10
+
+
+def test_what_does_not_fit_waits_and_what_grows_too_large_is_preempted():
+    engine = rank(kv_tokens=250)
+    engine.submit([turn(member(n), context=100, output=40, prefix=0, shared=0) for n in range(3)])
+    finished, _ = play(engine)
+    assert sorted(each.member.group for each in finished) == [0, 1, 2]
+    assert engine.stats().preemptions > 0
+    assert all(sum(tokens for _, tokens in each.sampled.counts) == 40 for each in finished)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["turn", "step", "warm", "cold", "prefetch", "release", "cancel", "keep", "recompute"]),
+        st.integers(0, 7),
+        st.integers(1, 40),
+    ),
+    max_size=80,
+)
+
+
+@given(events=EVENTS, host=st.sampled_from([0, 300, 5000]), evicts=st.sampled_from(["warm", "cold"]))
+def test_whatever_happens_capacity_holds_and_every_turn_ends_once(events, host, evicts):
+    engine = rank(kv_tokens=700, host_tokens=host, max_batch=4, evicts=evicts)
+    contexts, waiting, ended, version = {}, {}, {}, 0
+    for kind, number, amount in events:
+        who = member(number // 2, number % 2)
+        if kind == "turn" and who not in waiting:
+            before = contexts.get(who, 0)
+            context = before + amount if before else 60 + amount
+            if context + amount > 300:
+                continue
+            index = ended.get(who, 0)
+            waiting[who] = amount
+            engine.submit([turn(who, index, context=context, reusable=before, output=amount)])
+            contexts[who] = context + amount
+        elif kind == "step":
+            for each in engine.step(max_decode_steps=amount):
+                assert sum(tokens for _, tokens in each.sampled.counts) == waiting.pop(each.member)
+                ended[each.member] = ended.get(each.member, 0) + 1
+            assert all(seconds >= 0 for seconds in engine.spent.values())
+        elif kind in ("warm", "cold"):
+            engine.demote(who, kind)
+        elif kind == "prefetch":
+            engine.prefetch(who)
+        elif kind == "release" and who not in waiting:
+            engine.release(who)
+            contexts.pop(who, None)
+        elif kind == "cancel" and who in waiting:
+            engine.cancel(who)
+            engine.release(who)
+            del waiting[who]
+            contexts.pop(who, None)
+        elif kind in ("keep", "recompute"):
+            version += 1
+            engine.load_weights(number=version, weights="w", kv=kind)
+        assert 0 <= engine.hot <= 700
+        assert 0 <= engine.warm <= host
+    for each in play(engine)[0]:
+        assert sum(tokens for _, tokens in each.sampled.counts) == waiting.pop(each.member)
+    assert not waiting
+    for who in list(contexts):
+        engine.release(who)
+    assert (engine.hot, engine.warm) == (0, 0)
