@@ -18,10 +18,15 @@ class FakeTrainer:
         self.number = 0
         self.weights = digest("initial")
         self.history = []
+        self.prepared = []
 
     @property
     def version(self):
         return PolicyVersion(self.number, self.weights)
+
+    def prepare(self, *, step, group, ready):
+        assert step > self.number
+        self.prepared.append((step, group.id))
 
     def step(self, *, step, groups):
         assert step == self.number + 1

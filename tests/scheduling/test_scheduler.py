@@ -13,6 +13,7 @@ from springtide.scheduling.commands import (
     Evaluate,
     Finish,
     IssueGroup,
+    Prepare,
     Publish,
     SaveCheckpoint,
     ScoreGroup,
@@ -51,6 +52,7 @@ class World(RuleBasedStateMachine):
         self.epoch = 0
         self.done = False
         self.in_sync_open = []
+        self.prepared = {}
 
     @initialize(
         mode=st.sampled_from(["sync", "async"]),
@@ -106,6 +108,10 @@ class World(RuleBasedStateMachine):
             case CancelGroup(group):
                 for key in [key for key in self.started if key[0] == group]:
                     self.pending.append(("member", self.started[key]))
+            case Prepare():
+                assert self.config.mode == "async"
+                assert command.step == len(self.trained_steps) + 1
+                self.prepared.setdefault(command.step, set()).add(command.group)
             case Train():
                 assert command.step == len(self.trained_steps) + 1
                 assert list(command.groups) == sorted(command.groups)
@@ -113,6 +119,8 @@ class World(RuleBasedStateMachine):
                 bound = 0 if self.config.mode == "sync" else self.config.staleness
                 for group in command.groups:
                     assert command.step - 1 - self.issued[group].base_version <= bound, "staleness bound"
+                if self.config.mode == "async":
+                    assert self.prepared[command.step] == set(command.groups), "known before, one by one"
                 self.trained_steps.append(command)
                 self.pending.append(("train", command))
             case Publish() | SaveCheckpoint() | Evaluate():
@@ -301,6 +309,24 @@ def test_async_waits_for_the_oldest_group_only_when_the_bound_demands_it():
     assert train.groups == (0,)
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_who_is_in_a_step_does_not_depend_on_when_the_trainer_is_free(early):
+    made = scheduler(mode="async", groups_per_step=2, group_size=1, staleness=2, steps=9, max_concurrent=99)
+    made.on(Published(0))
+    finish(made, 0, 0, 1.0)
+    (first,) = [c for c in finish(made, 1, 0, 1.0) if isinstance(c, Train)]
+    commands = []
+    if early:
+        commands += made.on(StepFinished(step=1, digest="d", trained_tokens=1))
+    for group in (4, 2, 3):
+        commands += finish(made, group, 0, 1.0)
+    if not early:
+        commands += made.on(StepFinished(step=1, digest="d", trained_tokens=1))
+    assert first.groups == (0, 1)
+    assert [(c.step, c.group) for c in commands if isinstance(c, Prepare)][:2] == [(2, 4), (2, 2)]
+    assert [c.groups for c in commands if isinstance(c, Train)] == [(2, 4)]
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3])
 @pytest.mark.parametrize("staleness", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("missing", [0, 1, 3])
@@ -397,6 +423,7 @@ def test_a_group_is_graded_as_a_whole_before_it_counts_as_complete():
     made.on(Published(0))
     scored = {"group": 0, "rewards": (1.0, None), "reasons": ("", "box died")}
     assert made.on(GroupScored(epoch=0, **scored)) == [], "late, from the old process"
-    (train,) = made.on(GroupScored(epoch=1, **scored))
+    prepare, train = made.on(GroupScored(epoch=1, **scored))
+    assert prepare == Prepare(step=1, group=0)
     assert isinstance(train, Train)
     assert [(r.end, r.reason) for r in made.ends()] == [(End.TRAINED, ""), (End.INVALID, "box died")]

@@ -30,6 +30,13 @@ class Trainer(Protocol):
         """Whether the same step on the same groups gives the same weights, bit for bit."""
         ...
 
+    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+        """`group`, complete since `ready` (seconds), will be in step `step`: do ahead what does not need the others.
+
+        May come before the step ahead of it is applied, more than once, or not at all; it changes no result.
+        """
+        ...
+
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         """Apply optimizer step `step` (1-based) on whole groups in this order."""
         ...

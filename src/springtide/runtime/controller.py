@@ -35,6 +35,7 @@ from springtide.scheduling.commands import (
     Evaluate,
     Finish,
     IssueGroup,
+    Prepare,
     Publish,
     SaveCheckpoint,
     ScoreGroup,
@@ -215,6 +216,9 @@ class Controller:
                 self._stash.drop(group)
             case SetDeadline():
                 self._spawn(f"deadline of group {command.group}", partial(self._deadline, command), shown=False)
+            case Prepare():
+                prepare = partial(self._prepare, command, self._stash.peek(command.group), self._clock.now())
+                self._spawn(f"prepare group {command.group}", prepare, shown=False)
             case Train():
                 self._spawn(f"train step {command.step}", partial(self._train, command))
             case Publish(version):
@@ -256,6 +260,10 @@ class Controller:
         rewards = tuple(member.reward for member in scored)
         reasons = tuple("" if isinstance(member.outcome, Valid) else member.outcome.detail for member in scored)
         self.post(GroupScored(group=group.id, epoch=epoch, rewards=rewards, reasons=reasons), scored)
+
+    async def _prepare(self, command: Prepare, group: Group, ready: float) -> None:
+        prepare = partial(self._trainer.prepare, step=command.step, group=group, ready=ready)
+        await self._executor.run("trainer", prepare, name="prepare")
 
     async def _train(self, command: Train) -> None:
         groups = tuple(self._stash.take(group) for group in command.groups)

@@ -47,6 +47,13 @@ class SetDeadline(msgspec.Struct, frozen=True, kw_only=True, tag="set_deadline")
     seconds: float
 
 
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
+    """Group `group` is complete and will be in step `step`: do ahead what can be done ahead (async)."""
+
+    step: int
+    group: int
+
+
 class Train(msgspec.Struct, frozen=True, kw_only=True, tag="train"):
     """Apply step `step` on these groups, in this order. `boundary` is where the run stands afterwards."""
 
@@ -98,6 +105,7 @@ Command = (
     | ScoreGroup
     | CancelGroup
     | SetDeadline
+    | Prepare
     | Train
     | Publish
     | SaveCheckpoint

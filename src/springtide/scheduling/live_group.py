@@ -17,11 +17,23 @@ class Slot:
     reward: float | None = None
     reason: str = ""
 
+    def finish(self, reward: float | None, reason: str, *, attempts: int) -> bool:
+        """An attempt ended. Whether the slot is done; else its next attempt is due."""
+        self.running = False
+        self.done = reward is not None or self.attempt >= attempts
+        if reward is not None:
+            self.reward = reward
+        elif self.done:
+            self.reason = reason
+        else:
+            self.attempt += 1
+        return self.done
+
 
 @dataclass
 class LiveGroup:
     """Mutable, owned by the scheduler. `scored`: its members have been seen together, where the environment wants
-    that. `judged`: it was decided to keep this complete group."""
+    that. `judged`: it was decided to keep this complete group. `placed`: it has a place in the next step."""
 
     id: int
     task: int
@@ -30,6 +42,7 @@ class LiveGroup:
     slots: list[Slot] = field(default_factory=list)
     scored: bool = True
     judged: bool = False
+    placed: bool = False
 
     @property
     def complete(self) -> bool:

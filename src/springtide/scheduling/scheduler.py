@@ -27,6 +27,7 @@ from springtide.scheduling.commands import (
     Evaluate,
     Finish,
     IssueGroup,
+    Prepare,
     Publish,
     SaveCheckpoint,
     ScoreGroup,
@@ -35,7 +36,7 @@ from springtide.scheduling.commands import (
     Train,
 )
 from springtide.scheduling.config import SchedulingConfig
-from springtide.scheduling.consumption import choose_batch
+from springtide.scheduling.consumption import Places
 from springtide.scheduling.events import (
     Boundary,
     CheckpointFailed,
@@ -52,10 +53,7 @@ from springtide.scheduling.events import (
 )
 from springtide.scheduling.live_group import LiveGroup, Slot
 from springtide.scheduling.milestones import Milestones
-from springtide.scheduling.waiting import Waiting
-
-BACKOFF_LIMIT = 5.0
-"""Seconds; the longest pause before an invalid episode's next attempt."""
+from springtide.scheduling.waiting import Waiting, backoff
 
 HOPELESS_BATCHES = 3
 """Batches of groups that may expire in a row, with none complete between, before the run is aborted."""
@@ -101,6 +99,7 @@ class Scheduler:
         self.aborted = False
         self.filtered = 0
         self.expired = 0
+        self._places = Places(config.groups_per_step, self.window)
         self._filtered_this_step = 0
         self._expired_in_row = 0
         self._last_reason = ""
@@ -178,6 +177,7 @@ class Scheduler:
             self.groups.clear()
             self._open_ends.clear()
             self._filtered_this_step = 0
+            self._places = Places(self.config.groups_per_step, self.window)
             self._restore(self.boundary)
         self.waiting.clear()
         self.running = 0
@@ -185,6 +185,8 @@ class Scheduler:
 
     def _continue_group(self, group: LiveGroup) -> Iterator[Command]:
         """Of an async run: what was finished stays, the rest is played again under a new deadline."""
+        if group.placed:
+            yield Prepare(step=self.trained + 1, group=group.id)
         for index in group.restart():
             self.waiting.add(group.id, index)
         if not group.complete:
@@ -201,16 +203,10 @@ class Scheduler:
             self.running -= 1
         if group is None or slot is None or not slot.running or event.attempt != slot.attempt:
             return []
-        slot.running = False
-        if event.reward is not None:
-            slot.done, slot.reward = True, event.reward
-        elif slot.attempt < self.config.max_attempts:
-            slot.attempt += 1
-            delay = min(self._retry_backoff * 2.0 ** (slot.attempt - 2), BACKOFF_LIMIT)
-            self.waiting.add(group.id, event.slot, delay)
+        if slot.finish(event.reward, event.reason, attempts=self.config.max_attempts):
+            self._last_reason = slot.reason or self._last_reason
         else:
-            slot.done, slot.reason = True, event.reason
-            self._last_reason = event.reason
+            self.waiting.add(group.id, event.slot, backoff(slot.attempt, self._retry_backoff))
         if group.unscored:
             return [ScoreGroup(group.id, self.epoch)]
         return self._judge(group) if group.complete else []
@@ -248,6 +244,8 @@ class Scheduler:
             self.filtered += 1
             self._filtered_this_step += 1
             self._end(group, End.FILTERED, f"all rewards were {group.rewards[0]:g}")
+        else:
+            self._places.waiting += 1
         return []
 
     def _deadline_passed(self, group_id: int, epoch: int) -> list[Command]:
@@ -296,6 +294,7 @@ class Scheduler:
         if self._rollout_allowed():
             commands += self._issue_groups()
             commands += self._start_members()
+        commands += self._fill_step()
         commands += self._train()
         return commands
 
@@ -359,24 +358,25 @@ class Scheduler:
         self.groups[group.id] = group
         for index in range(len(group.slots)):
             self.waiting.add(group.id, index)
-        yield IssueGroup(
-            group=group.id, task=task, base_version=group.base_version, size=len(group.slots), reissue=reissue
-        )
+        yield IssueGroup(group=group.id, task=task, base_version=self.published, size=len(slots), reissue=reissue)
         if not self.sync:
             yield SetDeadline(group=group.id, epoch=self.epoch, seconds=self.config.group_deadline)
 
+    def _fill_step(self) -> Iterator[Command]:
+        """Of the step after the one that is trained, if any."""
+        version = self.trained + (1 if self.training else 0)
+        for group in self._places.fill(self.groups.values(), oldest=version - self.bound):
+            if not self.sync:
+                yield Prepare(step=version + 1, group=group.id)
+
     def _train(self) -> Iterator[Command]:
-        if self.training or self.trained == self.config.steps or not self._weights_free():
+        if not self._places.full or self.training or not self._weights_free():
             return
-        oldest = self.trained - self.bound
-        batch = choose_batch(self.groups.values(), self.config.groups_per_step, window=self.window, oldest=oldest)
-        if batch is None:
-            return
-        self.training = True
-        step = self.trained + 1
+        batch = [group for group in self.groups.values() if group.placed]
+        self._places.clear()
+        self.training, step = True, self.trained + 1
         self._recorded += self._open_ends
-        self._open_ends = []
-        self._filtered_this_step = 0
+        self._open_ends, self._filtered_this_step = [], 0
         for group in batch:
             self._end(group, End.TRAINED, "", step)
         self.boundary = Boundary(
@@ -386,6 +386,7 @@ class Scheduler:
             reissue=tuple(self.reissue) + tuple((group.task, group.reissue) for group in self.groups.values()),
         )
         yield Train(step=step, groups=tuple(group.id for group in batch), boundary=self.boundary)
+        yield from self._fill_step()
 
     def _weights_free(self) -> bool:
         """May the next step change the trainer's weights?

@@ -4,6 +4,9 @@ from bisect import insort
 from collections import deque
 from dataclasses import dataclass, field
 
+BACKOFF_LIMIT = 5.0
+"""Seconds; the longest pause before an invalid episode's next attempt."""
+
 
 @dataclass
 class Waiting:
@@ -30,3 +33,8 @@ class Waiting:
 
     def clear(self) -> None:
         self.entries.clear()
+
+
+def backoff(attempt: int, first: float) -> float:
+    """Seconds before `attempt`, the second or a later one: `first`, and then twice as long each time."""
+    return min(first * 2.0 ** (attempt - 2), BACKOFF_LIMIT)

@@ -32,6 +32,9 @@ class ModelledTrainer:
     def version(self) -> PolicyVersion:
         return PolicyVersion(self._number, str(self._number))
 
+    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+        self.spent = {}
+
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         """The whole batch at once: the reference is swapped in, scores it, and makes room for the actor."""
         members = [member for group in groups for member in group.valid_members]

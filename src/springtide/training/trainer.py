@@ -75,6 +75,9 @@ class TorchTrainer:
         """
         return self._device.type == "cpu"
 
+    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+        """Nothing is done ahead on one device: it would only take the time from the engine's threads."""
+
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         """Apply train step `step`, which must be the next one.
 
