@@ -17,6 +17,7 @@ from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
 from springtide.runtime.rank import Rank, Waits
 from springtide.scheduling.placement import GroupAffinity
+from springtide.scheduling.readiness import ReadinessFold
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
 
@@ -58,6 +59,7 @@ class Dispatch:
             )
             for lane, engine in zip(lanes(len(engines)), engines, strict=True)
         ]
+        self.readiness = ReadinessFold()
         self._placement = GroupAffinity(len(self._ranks))
         self._homes: dict[Member, Rank] = {}
         self._futures: dict[Member, tuple[asyncio.Future[Sampled], float]] = {}
@@ -68,6 +70,7 @@ class Dispatch:
         """An episode begins; in lockstep no batch forms without it until it is closed."""
         rank = self._ranks[self._placement.place(member)]
         self._homes[member] = rank
+        self.readiness.opened()
         rank.open(member)
 
     def close(self, member: Member) -> None:
@@ -75,15 +78,20 @@ class Dispatch:
         rank = self._homes.pop(member, None)
         if rank is not None:
             self._placement.forget(member)
+            self.readiness.closed(member)
             rank.close(member)
 
     async def sample(self, request: SampleRequest) -> Sampled:
         future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
-        self._futures[request.member] = (future, self._clock.now())
+        now = self._clock.now()
+        self._futures[request.member] = (future, now)
+        self.readiness.turn_ready(request.member, now)
         rank = self._homes[request.member]
         rank.enqueue(request)
         try:
-            return await future
+            sampled = await future
+            self.readiness.turn_ended(request.member, self._clock.now(), context=request.presented, output=sampled.size)
+            return sampled
         except asyncio.CancelledError:
             self._futures.pop(request.member, None)
             rank.cancel(request.member)

@@ -84,6 +84,12 @@ class DeadlinePassed(msgspec.Struct, frozen=True, tag="deadline_passed"):
     epoch: int
 
 
+class ConcurrencySet(msgspec.Struct, frozen=True, tag="concurrency_set"):
+    """From now on at most so many episodes are in flight; those that are stay."""
+
+    concurrent: int
+
+
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run stands between two steps: what a checkpoint has to say about data to continue from it.
 
@@ -107,4 +113,5 @@ Event = (
     | CheckpointFailed
     | EvaluationFinished
     | DeadlinePassed
+    | ConcurrencySet
 )

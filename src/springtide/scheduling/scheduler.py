@@ -41,6 +41,7 @@ from springtide.scheduling.events import (
     Boundary,
     CheckpointFailed,
     CheckpointSaved,
+    ConcurrencySet,
     DeadlinePassed,
     EvaluationFinished,
     Event,
@@ -75,8 +76,7 @@ class Scheduler:
         self.milestones = milestones
         self.sync = config.mode == "sync"
         self.bound = 0 if self.sync else config.staleness
-        default_window = 0 if self.sync else config.groups_per_step
-        self.window = default_window if config.window is None else config.window
+        self.window = (0 if self.sync else config.groups_per_step) if config.window is None else config.window
         assert self.window <= config.groups_per_step, "the recipe refuses a wider window"
         self._retry_backoff = retry_backoff
         self.epoch = 0
@@ -95,10 +95,9 @@ class Scheduler:
         self.reissue: deque[tuple[int, int]] = deque()
         self.waiting = Waiting(ordered=self.sync)
         self.running = 0
-        self.finished = False
-        self.aborted = False
-        self.filtered = 0
-        self.expired = 0
+        self.concurrent = config.max_concurrent
+        self.finished = self.aborted = False
+        self.filtered = self.expired = 0
         self._places = Places(config.groups_per_step, self.window)
         self._filtered_this_step = 0
         self._expired_in_row = 0
@@ -132,6 +131,8 @@ class Scheduler:
             case EvaluationFinished(version=version):
                 self.evaluated.add(version)
                 self.evaluating = False
+            case ConcurrencySet(concurrent):
+                self.concurrent = min(concurrent, self.config.max_concurrent)
             case DeadlinePassed(group, epoch):
                 commands += self._deadline_passed(group, epoch)
         if not self.finished:
@@ -335,7 +336,7 @@ class Scheduler:
             yield from self._issue_group()
 
     def _start_members(self) -> Iterator[Command]:
-        while self.waiting and self.running < self.config.max_concurrent:
+        while self.waiting and self.running < self.concurrent:
             group_id, index, delay = self.waiting.pop()
             group = self.groups[group_id]
             slot = group.slots[index]

@@ -37,6 +37,10 @@ class ModelledRequest(SampleRequest, frozen=True, kw_only=True):
     prefix: int
     shared: int
 
+    @property
+    def presented(self) -> int:
+        return self.context
+
 
 class ModelledSample(Sampled, frozen=True, kw_only=True):
     """`counts` are (version, tokens sampled from it), in order, instead of one entry per token."""
@@ -46,6 +50,10 @@ class ModelledSample(Sampled, frozen=True, kw_only=True):
     versions: tuple[int, ...] = ()
     stop: SampleStop = SampleStop.STOP_TOKEN
     counts: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        return sum(tokens for _, tokens in self.counts)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """A modelled run: the controller, scheduler and dispatch of a real one, with modelled engines, trainer and episodes."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -9,6 +10,7 @@ from springtide.core.group import Group
 from springtide.core.trajectory import Trajectory
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepReport
+from springtide.runtime.admission import Admission
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch, lanes
@@ -17,6 +19,7 @@ from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.stash import Stash
+from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
@@ -113,6 +116,7 @@ class Simulation:
         self.engines = [ModelledEngine(cluster, evicts=strategy.evicts) for _ in range(rollout)]
         self._lanes = dict(zip(lanes(rollout), self.engines, strict=True))
         self._publish = cluster.costs.publish
+        self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
         self._config = SchedulingConfig(
             mode=strategy.mode,
@@ -120,7 +124,7 @@ class Simulation:
             group_size=workload.group_size,
             steps=warm_steps + steps,
             staleness=strategy.staleness,
-            max_concurrent=min(strategy.concurrency_per_rank * rollout, cluster.environment_slots),
+            max_concurrent=min(_most_concurrent(strategy, rollout), cluster.environment_slots),
             min_valid=1,
             group_deadline=1e9,
         )
@@ -176,6 +180,10 @@ class Simulation:
             post=controller.post_member,
             fail=controller.fail,
         )
+        if self._law is not None:
+            Admission(
+                dispatch.readiness, law=self._law, ranks=lambda: len(self.engines), now=clock.now, post=controller.post
+            ).start()
         await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
         return self._outcomes(steps, ledger, dispatch.stats)
 
@@ -199,6 +207,21 @@ class Simulation:
             ledger=ledger.seconds(),
             stats=stats,
         )
+
+
+def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
+    if strategy.admission == "fixed":
+        return None
+    return ConcurrencyLaw(
+        costs=cluster.costs,
+        kv_tokens=cluster.kv_tokens,
+        host_tokens=cluster.host_tokens if strategy.evicts == "warm" else 0,
+        max_batch=cluster.max_batch,
+    )
+
+
+def _most_concurrent(strategy: Strategy, ranks: int) -> int:
+    return strategy.concurrency_per_rank * ranks if strategy.admission == "fixed" else sys.maxsize
 
 
 def simulate(

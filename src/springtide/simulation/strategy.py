@@ -21,6 +21,9 @@ class Strategy(StrictModel):
         0, ge=0, description="Ranks in rollout, the others train; 0: as the bound has it (async), all of them (sync)."
     )
     concurrency_per_rank: int = Field(128, ge=1, description="Episodes in flight per rollout rank.")
+    admission: Literal["fixed", "law"] = Field(
+        "fixed", description="fixed: so many episodes per rank. law: as many as keep its batch full, and fit."
+    )
     kv: KvPolicy = Field("recompute", description="What becomes of KV at new weights.")
     evicts: Literal["warm", "cold"] = Field("cold", description="Where evicted KV goes: host memory, or nowhere.")
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")

@@ -1,0 +1,56 @@
+"""How many episodes are in flight: as many as keep the decode batch full while others are with their environments.
+
+A batch of b turns on the device, each of which takes T_turn there and T_env outside, needs N = b (1 + T_env / T_turn)
+episodes (Little's law). More would wait in line, and beyond what device and host memory hold together they would have
+to be computed again: N is never more than fits.
+"""
+
+from dataclasses import dataclass
+
+from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.readiness import Readiness
+
+YOUNG = 16
+"""Episodes that have to end before the contexts seen are those of all ages."""
+
+GROWTH = 2.0
+"""By how much contexts are expected to grow until then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcurrencyLaw:
+    """Per rank in rollout: KV capacity on the device and in host memory (tokens), and the largest batch.
+
+    `spare` more than the law says absorb that not all take the mean; `reserve` of the memory is left for growth;
+    `start` episodes show how they are.
+    """
+
+    costs: ServiceCosts
+    kv_tokens: int
+    host_tokens: int
+    max_batch: int
+    start: int = 16
+    spare: float = 0.15
+    reserve: float = 0.1
+
+    def limit(self, seen: Readiness) -> int | None:
+        """Episodes in flight per rank; None while too little is known."""
+        if seen.context is None or seen.output is None or seen.appended is None:
+            return None
+        growing = GROWTH if seen.ended < YOUNG else 1.0
+        held = (1 - self.reserve) * (self.kv_tokens + self.host_tokens) / (growing * seen.context)
+        wanted = self.batch(seen.context) * (1 + (seen.environment or 0.0) / self.turn_seconds(seen)) * (1 + self.spare)
+        return max(1, round(min(wanted, held)))
+
+    def batch(self, context: float) -> float:
+        """Turns that the device holds at once."""
+        return max(1.0, min(self.max_batch, self.kv_tokens / context))
+
+    def turn_seconds(self, seen: Readiness) -> float:
+        """Of a turn in a full batch: its own tokens, while the batch also computes what the others' turns append."""
+        assert seen.context is not None
+        assert seen.output is not None
+        assert seen.appended is not None
+        size = self.batch(seen.context)
+        prefill = self.costs.prefill(round(seen.appended), round(seen.context)) - self.costs.prefill_base
+        return seen.output * self.costs.decode_step(round(size), round(size * seen.context)) + size * prefill

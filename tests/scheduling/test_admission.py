@@ -1,0 +1,56 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from springtide.scheduling.admission import ConcurrencyLaw
+from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.readiness import Readiness
+
+NOTHING = dict.fromkeys(ServiceCosts.model_fields, 0.0)
+COSTS = ServiceCosts(**(NOTHING | {"decode_base": 0.01, "decode_sequence": 0.001}))
+
+
+def law(**changes):
+    plain = {"costs": COSTS, "kv_tokens": 10_000, "host_tokens": 90_000, "max_batch": 20, "spare": 0.0, "reserve": 0.0}
+    return ConcurrencyLaw(**(plain | changes))
+
+
+def seen(**changes):
+    plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "interval": None}
+    return Readiness(**(plain | {"backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes))
+
+
+def test_without_pauses_a_batch_is_enough():
+    assert law().limit(seen()) == 10, "10,000 tokens hold ten contexts of 1,000"
+    assert law(max_batch=4).limit(seen()) == 4
+
+
+def test_pauses_are_filled_by_others():
+    # A step of ten sequences takes 20 ms, so a turn of 50 tokens takes 1 s, and three times as long outside.
+    assert law().turn_seconds(seen()) == pytest.approx(1.0)
+    assert law().limit(seen(environment=3.0)) == 40
+
+
+def test_what_the_others_append_takes_time_too():
+    costs = COSTS.model_copy(update={"prefill_token": 0.001})
+    assert law(costs=costs).turn_seconds(seen(appended=100.0)) == pytest.approx(1.0 + 10 * 0.1)
+
+
+def test_no_more_than_device_and_host_hold():
+    assert law().limit(seen(environment=1e6)) == 100
+    assert law(host_tokens=0).limit(seen(environment=1e6)) == 10
+    assert law(reserve=0.2).limit(seen(environment=1e6)) == 80
+    assert law().limit(seen(environment=1e6, ended=3)) == 50, "young episodes will grow"
+
+
+def test_before_the_first_turns_nothing_is_said():
+    for name in ("context", "output", "appended"):
+        assert law().limit(seen(**{name: None})) is None
+
+
+@given(st.floats(0, 100), st.floats(1, 2e5), st.floats(1, 1e4), st.floats(0, 1e4))
+def test_there_is_always_somebody_and_longer_pauses_never_mean_fewer(environment, context, output, appended):
+    known = seen(environment=environment, context=context, output=output, appended=appended)
+    longer = msgspec.structs.replace(known, environment=2 * environment)
+    assert 1 <= law().limit(known) <= law().limit(longer)
