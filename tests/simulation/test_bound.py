@@ -94,3 +94,4 @@ def test_what_the_infrastructure_fails_costs_rollout_and_earns_nothing():
     failing = bound(workload(failure=0.5, failure_seconds=constant(1.0)), cluster(), staleness=10, reference=False)
     sound = bound(workload(), cluster(), staleness=10, reference=False)
     assert failing.fluid < sound.fluid
+    assert failing.slowest > sound.slowest, "an episode that failed within a second was played again"

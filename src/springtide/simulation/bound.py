@@ -12,7 +12,13 @@ from springtide.simulation.script import Script, Scripts
 from springtide.simulation.workload import Workload
 
 SAMPLE = 64
-"""Groups, at least, that expectations are taken over."""
+"""Groups, at least, that rates are taken over."""
+
+BATCHES = 16
+"""Batches whose slowest episodes are averaged: tails are long."""
+
+ATTEMPTS = 3
+"""Of an episode that the infrastructure fails, as a run makes by default."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,8 @@ def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bo
         for ranks in range(1, cluster.ranks)
     }
     best = max(rates, key=lambda ranks: rates[ranks])
-    slowest = _slowest(batch, cluster, workload.groups_per_step)
-    share = step * tokens * valid
+    slowest = fmean(_slowest(scripts, cluster, number) for number in range(BATCHES))
+    share = step * tokens * (1 - (1 - valid) ** ATTEMPTS)
     return Bound(
         fluid=rates[best],
         rollout_ranks=best,
@@ -86,10 +92,21 @@ def _prefill_seconds(script: Script, cluster: Cluster, group_size: int) -> float
     return seconds
 
 
-def _slowest(batch: list[list[Script]], cluster: Cluster, groups: int) -> float:
-    """Mean over batches of the time of the slowest episode, each alone on an idle rank."""
-    spans = [max(_alone(script, cluster) for script in group) for group in batch]
-    return fmean(max(spans[first : first + groups]) for first in range(0, len(spans) - groups + 1, groups))
+def _slowest(scripts: Scripts, cluster: Cluster, batch: int) -> float:
+    """Seconds of the slowest episode of a batch, each alone on an idle rank and as often as it has to be tried."""
+    work = scripts.workload
+    tasks = range(batch * work.groups_per_step, (batch + 1) * work.groups_per_step)
+    return max(_tried(scripts, cluster, task, slot) for task in tasks for slot in range(work.group_size))
+
+
+def _tried(scripts: Scripts, cluster: Cluster, task: int, slot: int) -> float:
+    seconds = 0.0
+    for attempt in range(1, ATTEMPTS + 1):
+        script = scripts.script(task=task, slot=slot, attempt=attempt)
+        seconds += _alone(script, cluster)
+        if not script.failed:
+            break
+    return seconds
 
 
 def _alone(script: Script, cluster: Cluster) -> float:
