@@ -5,51 +5,80 @@ waiting: so no group is overtaken for ever, and no token is staler than the boun
 but the order in which groups were complete: not on when the trainer is free, nor on how it goes about its work.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 from springtide.scheduling.live_group import LiveGroup
 
 
 @dataclass
 class Places:
-    """The `size` places of the step that is filled. `waiting`: groups that are complete, kept, and without a place."""
+    """The `size` places of the step that is filled, `taken` of them by groups. An event costs the same however many
+    groups are live, but for those that take one out of the middle, which cost a look at two batches of them.
+
+    `waiting` (a heap): groups that are complete, kept, and without a place. `without`: how many groups of each base
+    version are without one. `edge`: the last group within the window; None if unknown, -1 if all groups are.
+    """
 
     size: int
     window: int
     taken: int = 0
-    waiting: int = 0
+    waiting: list[int] = field(default_factory=list)
+    without: dict[int, int] = field(default_factory=dict)
+    edge: int | None = None
 
     @property
     def full(self) -> bool:
         return self.taken == self.size
 
-    def fill(self, groups: Iterable[LiveGroup], *, oldest: int) -> list[LiveGroup]:
-        """Those of `groups`, which come in issue order, that get a place now.
+    def issued(self, group: LiveGroup) -> None:
+        self.without[group.base_version] = self.without.get(group.base_version, 0) + 1
+        if self.edge == -1:
+            self.edge = None
 
-        All complete ones with a base version of `oldest` or less (the mandatory set); of the others, within the window,
-        the earliest issued, as long as each mandatory group has a place of its own. That the mandatory set fits into a
-        step takes `window` <= `size`: see scheduler.py.
+    def kept(self, group: LiveGroup) -> None:
+        """It is complete and worth training on."""
+        heapq.heappush(self.waiting, group.id)
+
+    def given_up(self, group: LiveGroup) -> None:
+        """It ended without a place."""
+        self._count_off(group)
+        self.edge = None
+
+    def fill(self, groups: Mapping[int, LiveGroup], *, oldest: int) -> Iterator[LiveGroup]:
+        """Those of `groups`, which are in issue order, that get a place now.
+
+        All complete ones with a base version of `oldest` or less (the mandatory set), which are the earliest issued;
+        then the others within the window, earliest first, as long as each mandatory group has a place of its own. That
+        the mandatory set fits into a step takes `window` <= `size`: see scheduler.py.
         """
-        if not self.waiting or self.full:
-            return []
-        live = list(groups)
-        free = self.size - self.taken - sum(not group.placed and group.base_version <= oldest for group in live)
-        assert free >= 0, "admission and the window bound the mandatory set by one batch"
-        chosen = []
-        for group in live[: self.size + self.window]:
-            if not group.judged or group.placed:
-                continue
-            if group.base_version > oldest:
-                if free == 0:
-                    continue
-                free -= 1
+        while self.waiting and not self.full:
+            group = groups[self.waiting[0]]
+            mandatory = sum(count for base, count in self.without.items() if base <= oldest)
+            assert self.taken + mandatory <= self.size, "admission and the window bound the mandatory set by one batch"
+            spare = group.base_version <= oldest or self.taken + mandatory < self.size
+            if not spare or not self._in_window(group, groups):
+                return
+            heapq.heappop(self.waiting)
             group.placed = True
-            chosen.append(group)
-        self.taken += len(chosen)
-        self.waiting -= len(chosen)
-        return chosen
+            self.taken += 1
+            self._count_off(group)
+            yield group
 
     def clear(self) -> None:
-        """The step has begun, and the next one is filled from now on."""
+        """The step has begun, and its groups are gone: the next one is filled from now on."""
         self.taken = 0
+        self.edge = None
+
+    def _in_window(self, group: LiveGroup, groups: Mapping[int, LiveGroup]) -> bool:
+        if self.edge is None:
+            last = self.size + self.window - 1
+            self.edge = next(islice(groups, last, None), -1)
+        return self.edge == -1 or group.id <= self.edge
+
+    def _count_off(self, group: LiveGroup) -> None:
+        self.without[group.base_version] -= 1
+        if not self.without[group.base_version]:
+            del self.without[group.base_version]

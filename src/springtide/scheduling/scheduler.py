@@ -80,12 +80,9 @@ class Scheduler:
         assert self.window <= config.groups_per_step, "the recipe refuses a wider window"
         self._retry_backoff = retry_backoff
         self.epoch = 0
-        self.trained = 0
-        self.training = False
-        self.published = -1
-        self.publishing = False
-        self.saved = -1
-        self.saving = False
+        self.trained, self.training = 0, False
+        self.published, self.publishing = -1, False
+        self.saved, self.saving = -1, False
         self._save_failed_at = -1
         self.evaluating = False
         self.evaluated: set[int] = set()
@@ -246,7 +243,7 @@ class Scheduler:
             self._filtered_this_step += 1
             self._end(group, End.FILTERED, f"all rewards were {group.rewards[0]:g}")
         else:
-            self._places.waiting += 1
+            self._places.kept(group)
         return []
 
     def _deadline_passed(self, group_id: int, epoch: int) -> list[Command]:
@@ -275,6 +272,8 @@ class Scheduler:
 
     def _end(self, group: LiveGroup, end: End, reason: str, step: int | None = None) -> None:
         del self.groups[group.id]
+        if end is not End.TRAINED:
+            self._places.given_up(group)
         records = group.ends(end, reason, step=self.trained + 1 if step is None else step)
         if self.sync and end is not End.TRAINED:
             self._open_ends += records
@@ -357,6 +356,7 @@ class Scheduler:
         group = LiveGroup(self.next_group, task, self.published, reissue, slots, scored)
         self.next_group += 1
         self.groups[group.id] = group
+        self._places.issued(group)
         for index in range(len(group.slots)):
             self.waiting.add(group.id, index)
         yield IssueGroup(group=group.id, task=task, base_version=self.published, size=len(slots), reissue=reissue)
@@ -366,7 +366,7 @@ class Scheduler:
     def _fill_step(self) -> Iterator[Command]:
         """Of the step after the one that is trained, if any."""
         version = self.trained + (1 if self.training else 0)
-        for group in self._places.fill(self.groups.values(), oldest=version - self.bound):
+        for group in self._places.fill(self.groups, oldest=version - self.bound):
             if not self.sync:
                 yield Prepare(step=version + 1, group=group.id)
 
@@ -374,12 +374,12 @@ class Scheduler:
         if not self._places.full or self.training or not self._weights_free():
             return
         batch = [group for group in self.groups.values() if group.placed]
-        self._places.clear()
         self.training, step = True, self.trained + 1
         self._recorded += self._open_ends
         self._open_ends, self._filtered_this_step = [], 0
         for group in batch:
             self._end(group, End.TRAINED, "", step)
+        self._places.clear()
         self.boundary = Boundary(
             step=step,
             next_group=self.next_group,
