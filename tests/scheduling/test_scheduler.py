@@ -427,3 +427,16 @@ def test_a_group_is_graded_as_a_whole_before_it_counts_as_complete():
     assert prepare == Prepare(step=1, group=0)
     assert isinstance(train, Train)
     assert [(r.end, r.reason) for r in made.ends()] == [(End.TRAINED, ""), (End.INVALID, "box died")]
+
+
+def test_one_step_off_issues_the_next_batch_when_the_last_one_is_complete():
+    made = scheduler(mode="async", groups_per_step=2, group_size=1, staleness=1, steps=4, batchwise=True)
+    issued = [c.group for c in made.on(Published(0)) if isinstance(c, IssueGroup)]
+    assert issued == [0, 1, 2, 3], "before the first step there is nothing to wait for"
+    for group in (0, 1, 2):
+        finish(made, group, 0, 1.0)
+    made.on(StepFinished(step=1, digest="d", trained_tokens=1))
+    made.on(CheckpointSaved(1))
+    assert not [c for c in made.on(Published(1)) if isinstance(c, IssueGroup)], "group 3 is still played"
+    commands = finish(made, 3, 0, 1.0)
+    assert [c.group for c in commands if isinstance(c, IssueGroup)] == [4, 5]

@@ -29,6 +29,9 @@ class SchedulingConfig(StrictModel):
         description="Groups by which consumption may leave issue order, at most one batch; default: 0 in sync, one "
         "batch in async.",
     )
+    batchwise: bool = Field(
+        False, description="Issue no group before all earlier ones are complete; async, K = 1: one step off."
+    )
     max_concurrent: int = Field(128, ge=1, description="Episodes in flight at once.")
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
     min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")

@@ -87,8 +87,7 @@ class Scheduler:
         self.evaluating = False
         self.evaluated: set[int] = set()
         self.groups: dict[int, LiveGroup] = {}
-        self.next_group = 0
-        self.next_task = 0
+        self.next_group = self.next_task = 0
         self.reissue: deque[tuple[int, int]] = deque()
         self.waiting = Waiting(ordered=self.sync)
         self.running = 0
@@ -96,8 +95,7 @@ class Scheduler:
         self.finished = self.aborted = False
         self.filtered = self.expired = 0
         self._places = Places(config.groups_per_step, self.window)
-        self._filtered_this_step = 0
-        self._expired_in_row = 0
+        self._filtered_this_step = self._expired_in_row = 0
         self._last_reason = ""
         self.boundary = Boundary()
         self._open_ends: list[EndRecord] = []
@@ -328,6 +326,8 @@ class Scheduler:
         return not (self.evaluating and exclusive) and not (self.sync and (self.training or self.publishing))
 
     def _issue_groups(self) -> Iterator[Command]:
+        if self.config.batchwise and (self.running or self.waiting):
+            return
         batch = self.config.groups_per_step
         consumed = (self.trained + (1 if self.training else 0)) * batch
         allowed = min((self.published + self.bound + 1) * batch, self.config.steps * batch)

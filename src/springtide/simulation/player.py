@@ -8,6 +8,7 @@ from springtide.core.trajectory import Trajectory
 from springtide.ports.clock import Clock
 from springtide.ports.environment import Environment
 from springtide.ports.sampler import Sampler
+from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.engine import ModelledRequest, ModelledSample
 from springtide.simulation.script import Script, Scripts
 
@@ -29,19 +30,34 @@ class ModelledTrajectory(Trajectory, frozen=True, kw_only=True):
 
 
 class ScriptedPlayer:
-    """Takes the environment's time by sleeping, and the engine's by asking for tokens."""
+    """Takes the environment's time by sleeping, and the engine's by asking for tokens.
 
-    def __init__(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> None:
+    With a `barrier` the next turns of all episodes begin together, when the last environment has answered.
+    """
+
+    def __init__(self, *, scripts: Scripts, sampler: Sampler, clock: Clock, barrier: TurnBarrier | None = None) -> None:
         self._scripts = scripts
         self._sampler = sampler
         self._clock = clock
+        self._barrier = barrier
 
     async def play(self, member: Member, task: Task, environment: Environment, *, temperature: float) -> Trajectory:
+        if self._barrier is None:
+            return await self._play(member, task)
+        self._barrier.enter()
+        try:
+            return await self._play(member, task)
+        finally:
+            self._barrier.leave()
+
+    async def _play(self, member: Member, task: Task) -> Trajectory:
         started = self._clock.now()
         script = self._scripts.script(task=task.index, slot=member.slot, attempt=member.attempt)
         await self._clock.sleep(script.reset)
         counts: list[tuple[int, int]] = []
         for number, turn in enumerate(script.turns):
+            if self._barrier is not None:
+                await self._barrier.arrive()
             request = ModelledRequest(
                 member=member,
                 turn=number,

@@ -25,6 +25,7 @@ from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.scheduler import Scheduler
+from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.engine import ModelledEngine
 from springtide.simulation.executor import InlineExecutor
@@ -126,6 +127,7 @@ class Simulation:
             staleness=strategy.staleness,
             max_concurrent=min(_most_concurrent(strategy, rollout), cluster.environment_slots),
             min_valid=1,
+            batchwise=strategy.batchwise,
             group_deadline=1e9,
         )
 
@@ -148,7 +150,8 @@ class Simulation:
             lockstep=False,
             decode_steps=self._strategy.decode_steps,
         )
-        player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock)
+        barrier = TurnBarrier() if self._strategy.turnwise else None
+        player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock, barrier=barrier)
         controller = Controller(
             scheduler=scheduler,
             journal=NoJournal(),

@@ -26,6 +26,8 @@ class Strategy(StrictModel):
     )
     kv: KvPolicy = Field("recompute", description="What becomes of KV at new weights.")
     evicts: Literal["warm", "cold"] = Field("cold", description="Where evicted KV goes: host memory, or nowhere.")
+    batchwise: bool = Field(False, description="Issue no group before all earlier ones are complete.")
+    turnwise: bool = Field(False, description="The next turns of all episodes begin together: batched environments.")
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
     reference: bool = Field(True, description="Training needs the reference policy's log-probs.")
 
