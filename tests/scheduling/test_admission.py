@@ -17,8 +17,10 @@ def law(**changes):
 
 
 def seen(**changes):
-    plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "interval": None}
-    return Readiness(**(plain | {"backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes))
+    plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "turns": None}
+    return Readiness(
+        **(plain | {"trained": None, "interval": None, "backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes)
+    )
 
 
 def test_without_pauses_a_batch_is_enough():

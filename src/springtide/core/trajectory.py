@@ -60,6 +60,11 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
         seen: set[int] = set()
         return tuple(self._sample(leaf, seen) for leaf in self.leaves())
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each training sample."""
+        return tuple(sum(len(segment.tokens) for segment in self.path(leaf)) for leaf in self.leaves())
+
     def _sample(self, leaf: int, seen: set[int]) -> Sample:
         tokens: list[int] = []
         mask: list[bool] = []

@@ -26,6 +26,7 @@ from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
+from springtide.runtime.roles import Roles
 from springtide.runtime.stash import Stash
 from springtide.scheduling.codec import COMMAND, EVENT, encode
 from springtide.scheduling.commands import (
@@ -35,6 +36,7 @@ from springtide.scheduling.commands import (
     Evaluate,
     Finish,
     IssueGroup,
+    MoveRanks,
     Prepare,
     Publish,
     SaveCheckpoint,
@@ -77,6 +79,7 @@ class Controller:
         checkpoints: Checkpoints,
         stash: Stash,
         observers: Observers,
+        move_ranks: Callable[[int], None] | None = None,
     ) -> None:
         self.scheduler = scheduler
         self._journal = journal
@@ -90,6 +93,8 @@ class Controller:
         self._checkpoints = checkpoints
         self._stash = stash
         self._observers = observers
+        self._move_ranks = move_ranks
+        self.roles: Roles | None = None
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._failure: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -160,6 +165,8 @@ class Controller:
                 self._dispatch.close(_bench(event.group))
         for event, decided in told:
             self._observers.decided(event, decided)
+            if self.roles is not None:
+                self.roles.decided(event)
 
     async def _append(self, append: Callable[[], None]) -> None:
         """Everything waits for this: nothing is executed before it is durable."""
@@ -219,6 +226,9 @@ class Controller:
             case Prepare():
                 prepare = partial(self._prepare, command, self._stash.peek(command.group), self._clock.now())
                 self._spawn(f"prepare group {command.group}", prepare, shown=False)
+            case MoveRanks(rollout):
+                assert self._move_ranks is not None
+                self._move_ranks(rollout)
             case Train():
                 self._spawn(f"train step {command.step}", partial(self._train, command))
             case Publish(version):

@@ -61,32 +61,28 @@ class Dispatch:
         ]
         self.readiness = ReadinessFold()
         self._placement = GroupAffinity(len(self._ranks))
-        self._homes: dict[Member, Rank] = {}
+        self._homes: dict[Member, int] = {}
         self._futures: dict[Member, tuple[asyncio.Future[Sampled], float]] = {}
 
     # -- episodes ----------------------------------------------------------------------------------------------------
 
     def open(self, member: Member) -> None:
         """An episode begins; in lockstep no batch forms without it until it is closed."""
-        rank = self._ranks[self._placement.place(member)]
-        self._homes[member] = rank
         self.readiness.opened()
-        rank.open(member)
+        self._settle(member)
 
     def close(self, member: Member) -> None:
         """The episode is over and its successors are open."""
-        rank = self._homes.pop(member, None)
-        if rank is not None:
-            self._placement.forget(member)
+        if member in self._homes:
             self.readiness.closed(member)
-            rank.close(member)
+            self._unsettle(member)
 
     async def sample(self, request: SampleRequest) -> Sampled:
         future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
         now = self._clock.now()
         self._futures[request.member] = (future, now)
         self.readiness.turn_ready(request.member, now)
-        rank = self._homes[request.member]
+        rank = self._home(request.member)
         rank.enqueue(request)
         try:
             sampled = await future
@@ -101,6 +97,31 @@ class Dispatch:
         """New weights on every rank, between two of its visits; the proof of the first that holds others, if any."""
         proofs = await asyncio.gather(*(rank.load(expected=expected, weights=weights, kv=kv) for rank in self._ranks))
         return next((proof for proof in proofs if proof != expected), expected)
+
+    @property
+    def rollout_ranks(self) -> int:
+        return self._placement.active
+
+    def roll_out_on(self, ranks: int) -> None:
+        """On the first `ranks` from now on. What runs on the others is ended there; the next turns go elsewhere."""
+        self._placement.restrict(ranks)
+        for number, rank in enumerate(self._ranks):
+            rank.employ(number < ranks)
+
+    def _home(self, member: Member) -> Rank:
+        """Where the member's next turn goes: elsewhere than the last one if that rank rolls out no longer."""
+        if self._homes[member] >= self._placement.active:
+            self._unsettle(member)
+            self._settle(member)
+        return self._ranks[self._homes[member]]
+
+    def _settle(self, member: Member) -> None:
+        number = self._homes[member] = self._placement.place(member)
+        self._ranks[number].open(member)
+
+    def _unsettle(self, member: Member) -> None:
+        self._placement.forget(member)
+        self._ranks[self._homes.pop(member)].close(member)
 
     def wait_for(self, reason: str, *, blamed: str = "") -> None:
         """What idle engines wait for while no episode is open; or, if somebody holds everything up, for that."""

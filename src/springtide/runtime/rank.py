@@ -16,6 +16,10 @@ HANDOVERS = 2
 """Handovers of a version that are tried: one that failed its proof is repeated once."""
 
 
+OTHER_ROLE = "other_role"
+"""The bin of a rank's time while it does not roll out; what it does then is in the books of that role."""
+
+
 class Waits:
     """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
 
@@ -64,6 +68,13 @@ class Rank:
         self._busy = False
         self._wake = asyncio.Event()
         self._idle = True
+        self._employed = True
+
+    def employ(self, employed: bool) -> None:
+        """Whether this rank rolls out; else it has another role, and ends what it has begun."""
+        self._employed = employed
+        if self._idle:
+            self._declare_wait()
 
     def open(self, member: Member) -> None:
         self._open.add(member)
@@ -116,7 +127,10 @@ class Rank:
         return bool(self._queue or self._busy or self._releases or self._cancels)
 
     def _declare_wait(self) -> None:
-        self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
+        if not self._employed:
+            self._ledger.wait_for(OTHER_ROLE)
+        else:
+            self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
 
     def _visit(
         self, requests: list[SampleRequest], cancels: list[Member], releases: list[Member]

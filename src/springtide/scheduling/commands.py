@@ -54,6 +54,12 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
     group: int
 
 
+class MoveRanks(msgspec.Struct, frozen=True, tag="move_ranks"):
+    """Let `rollout` ranks roll out and the others train: those that change end their turns first."""
+
+    rollout: int
+
+
 class Train(msgspec.Struct, frozen=True, kw_only=True, tag="train"):
     """Apply step `step` on these groups, in this order. `boundary` is where the run stands afterwards."""
 
@@ -106,6 +112,7 @@ Command = (
     | CancelGroup
     | SetDeadline
     | Prepare
+    | MoveRanks
     | Train
     | Publish
     | SaveCheckpoint

@@ -90,6 +90,12 @@ class ConcurrencySet(msgspec.Struct, frozen=True, tag="concurrency_set"):
     concurrent: int
 
 
+class RolesSet(msgspec.Struct, frozen=True, tag="roles_set"):
+    """From now on `rollout` ranks roll out, and the others train."""
+
+    rollout: int
+
+
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run stands between two steps: what a checkpoint has to say about data to continue from it.
 
@@ -114,4 +120,5 @@ Event = (
     | EvaluationFinished
     | DeadlinePassed
     | ConcurrencySet
+    | RolesSet
 )

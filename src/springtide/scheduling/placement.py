@@ -21,12 +21,19 @@ class GroupAffinity:
         self._heap = [(0, rank) for rank in range(ranks)]
         self._homes: dict[Member, int] = {}
         self._groups: dict[tuple[str, int], tuple[int, int]] = {}
+        self.active = ranks
+
+    def restrict(self, active: int) -> None:
+        """Only the first `active` ranks get anybody from now on."""
+        self.active = active
+        self._heap = [(self.loads[rank], rank) for rank in range(active)]
+        heapq.heapify(self._heap)
 
     def place(self, member: Member) -> int:
         """The rank where `member` lives from now on."""
         group = (member.purpose.value, member.group)
         rank, members = self._groups.get(group, (-1, 0))
-        if rank < 0 or self.loads[rank] >= self._slack * self._total / len(self.loads) + self._together:
+        if not 0 <= rank < self.active or self.loads[rank] >= self._slack * self._total / self.active + self._together:
             rank = self._least_busy()
         self._homes[member] = rank
         self._groups[group] = rank, members + 1
@@ -46,7 +53,8 @@ class GroupAffinity:
     def _change(self, rank: int, by: int) -> None:
         self.loads[rank] += by
         self._total += by
-        heapq.heappush(self._heap, (self.loads[rank], rank))
+        if rank < self.active:
+            heapq.heappush(self._heap, (self.loads[rank], rank))
 
     def _least_busy(self) -> int:
         while self._heap[0][0] != self.loads[self._heap[0][1]]:

@@ -17,8 +17,9 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot. Means are over recent turns, or groups; None until there was one.
 
     `environment`: seconds from the end of a turn until the next one is ready. `context`: tokens that a turn leaves in
-    the context. `output`, `appended`: tokens that a turn samples, and that it computes anew. `interval`: seconds
-    between complete groups. `backlog`: complete groups that no step has begun to train on; `oldest`: seconds since the
+    the context. `output`, `appended`: tokens that a turn samples, and that it computes anew. `turns`, `trained`: turns
+    of an episode, and tokens that the trainer has to process for it. `interval`: seconds between complete groups.
+    `backlog`: complete groups that no step has begun to train on; `oldest`: seconds since the
     first of them was complete, 0 without one. `open`: episodes in flight; `ended`: those that were.
     """
 
@@ -26,6 +27,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     context: float | None
     output: float | None
     appended: float | None
+    turns: float | None
+    trained: float | None
     interval: float | None
     backlog: int
     oldest: float
@@ -55,6 +58,8 @@ class ReadinessFold:
         self._context = Mean(TURN_WEIGHT)
         self._output = Mean(TURN_WEIGHT)
         self._appended = Mean(TURN_WEIGHT)
+        self._turns = Mean(TURN_WEIGHT)
+        self._trained = Mean(TURN_WEIGHT)
         self._interval = Mean(GROUP_WEIGHT)
         self._paused: dict[Member, tuple[float, int]] = {}
         self._open = 0
@@ -77,6 +82,11 @@ class ReadinessFold:
         self._open -= 1
         self._ended += 1
         self._paused.pop(member, None)
+
+    def played(self, turns: int, trained: int) -> None:
+        """An episode is there to be trained on: so many turns, and tokens in all its training samples."""
+        self._turns.add(turns)
+        self._trained.add(trained)
 
     def turn_ready(self, member: Member, now: float) -> None:
         """A turn waits for its tokens."""
@@ -111,6 +121,8 @@ class ReadinessFold:
             context=self._context.value,
             output=self._output.value,
             appended=self._appended.value,
+            turns=self._turns.value,
+            trained=self._trained.value,
             interval=self._interval.value,
             backlog=len(self._complete),
             oldest=now - next(iter(self._complete.values())) if self._complete else 0.0,

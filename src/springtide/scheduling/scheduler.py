@@ -27,6 +27,7 @@ from springtide.scheduling.commands import (
     Evaluate,
     Finish,
     IssueGroup,
+    MoveRanks,
     Prepare,
     Publish,
     SaveCheckpoint,
@@ -49,6 +50,7 @@ from springtide.scheduling.events import (
     MemberFinished,
     ProcessStarted,
     Published,
+    RolesSet,
     RunStarted,
     StepFinished,
 )
@@ -128,6 +130,8 @@ class Scheduler:
                 self.evaluating = False
             case ConcurrencySet(concurrent):
                 self.concurrent = min(concurrent, self.config.max_concurrent)
+            case RolesSet(rollout):
+                commands.append(MoveRanks(rollout))
             case DeadlinePassed(group, epoch):
                 commands += self._deadline_passed(group, epoch)
         if not self.finished:

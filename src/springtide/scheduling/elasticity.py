@@ -1,0 +1,116 @@
+"""How many ranks roll out and how many train: where the slower of the two is fastest.
+
+Rates come from what episodes are like now (readiness) and what work takes (service costs), not from how busy ranks
+were: a rank whose batch is half empty is busy all the time.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.readiness import Readiness
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What the split is chosen for. `ranks` in all, of which `least` at least train. `live`: episodes that the
+    staleness bound allows in flight. `reference`: training needs its log-probs."""
+
+    ranks: int
+    live: int
+    reference: bool
+    least: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Episodes per second of `ranks` that roll out or that train; None while too little is known."""
+
+    costs: ServiceCosts
+    kv_tokens: int
+    max_batch: int
+
+    def rollout(self, seen: Readiness, ranks: int, live: int) -> float | None:
+        """With `live` episodes in flight, of which each rank has its share: on the device or with its environment."""
+        if seen.context is None or seen.output is None or seen.appended is None or seen.turns is None:
+            return None
+        most = max(1.0, min(self.max_batch, self.kv_tokens / seen.context))
+        share = live / ranks
+        turn, batch = 0.0, most
+        # The batch that is left when the others are with their environments; a few rounds settle it.
+        for _ in range(ROUNDS):
+            turn = self._turn_seconds(seen, batch)
+            batch = min(most, share * turn / (turn + (seen.environment or 0.0)))
+        return ranks * batch / (turn * seen.turns)
+
+    def training(self, seen: Readiness, ranks: int, *, reference: bool) -> float | None:
+        if seen.trained is None:
+            return None
+        token = self.costs.actor(1) + (self.costs.reference_token if reference else 0.0)
+        return ranks / (token * seen.trained)
+
+    def _turn_seconds(self, seen: Readiness, batch: float) -> float:
+        assert seen.context is not None
+        assert seen.output is not None
+        assert seen.appended is not None
+        costs = self.costs
+        step = costs.decode_base + batch * (costs.decode_sequence + costs.decode_context * seen.context)
+        prefill = costs.prefill(round(seen.appended), round(seen.context)) - costs.prefill_base
+        return seen.output * step + batch * prefill
+
+    def throughput(self, seen: Readiness, rollout: int, demand: Demand) -> float | None:
+        """Of the slower side."""
+        made = self.rollout(seen, rollout, demand.live)
+        used = self.training(seen, demand.ranks - rollout, reference=demand.reference)
+        return None if made is None or used is None else min(made, used)
+
+
+ROUNDS = 8
+
+LEAST_GAIN = 0.05
+"""Of throughput, that a move has to promise two times in a row."""
+
+BURST_GAIN = 0.20
+"""That is worth moving for at once."""
+
+COOLDOWN = 2
+"""Versions after a move during which its effect shows."""
+
+EPISODES = 64
+"""That have to end before anything is moved."""
+
+
+@dataclass
+class Elasticity:
+    """Asked once per version, between steps. Keeps how often a better split was seen, and when it moved last."""
+
+    rates: Rates
+    _wanted: int = field(default=0, init=False)
+    _quiet: int = field(default=0, init=False)
+
+    def split(self, seen: Readiness, rollout: int, demand: Demand) -> int:
+        """Ranks that roll out from now on; `rollout` while nothing else is better by enough to be worth a move."""
+        if self._quiet:
+            self._quiet -= 1
+            return rollout
+        now = self.rates.throughput(seen, rollout, demand)
+        if now is None or seen.ended < EPISODES:
+            return rollout
+        best = max(
+            range(1, demand.ranks - demand.least + 1), key=lambda n: (self._at(seen, n, demand), -abs(n - rollout))
+        )
+        gain = self._at(seen, best, demand) / now - 1
+        if gain < LEAST_GAIN:
+            self._wanted = rollout
+            return rollout
+        again = (self._wanted - rollout) * (best - rollout) > 0
+        self._wanted = best
+        if gain < BURST_GAIN and not again:
+            return rollout
+        self._quiet = COOLDOWN
+        return best
+
+    def _at(self, seen: Readiness, rollout: int, demand: Demand) -> float:
+        rate = self.rates.throughput(seen, rollout, demand)
+        assert rate is not None
+        return rate
