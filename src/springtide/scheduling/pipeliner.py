@@ -27,6 +27,9 @@ RECENT = 0.3
 LARGEST = 64
 """Units per cycle that are tried at most: beyond, two swaps are nothing."""
 
+WORDS: dict[str, Mode] = {"full": FullBatch(), "swap": Swap(1), "ahead": Ahead(), "adapter": Adapter()}
+"""Settings without a number."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -140,19 +143,16 @@ def _changes(mode: Mode, other: Mode) -> int:
 
 def static(setting: str, ranks: int) -> Mode:
     """The mode that a setting such as "split-2" names, on `ranks` ranks. UsageError if they cannot run it."""
+    if setting in WORDS:
+        return WORDS[setting]
     name, _, number = setting.partition("-")
-    count = int(number) if number.isdecimal() else None
-    match name, count:
-        case "full", None:
-            return FullBatch()
-        case "swap", _:
-            return Swap(count or 1)
-        case "split", int() if 0 < count < ranks:
-            return Split(count)
-        case "ahead", _ if count is None or 0 < count <= ranks:
-            return Ahead(count)
-        case "adapter", None:
-            return Adapter()
+    count = int(number) if number.isdecimal() else 0
+    if name == "swap" and count:
+        return Swap(count)
+    if name == "split" and 0 < count < ranks:
+        return Split(count)
+    if name == "ahead" and 0 < count <= ranks:
+        return Ahead(count)
     raise UsageError(
         f"pipelining = {setting} is nothing that {ranks} training ranks can run; there are: full, swap, swap-K, "
         f"split-M with M below {ranks}, ahead, ahead-M with M up to {ranks}, adapter, adaptive."
