@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from springtide.core.errors import UsageError
@@ -84,7 +84,7 @@ class Pipeliner:
     as a share of the step, in each step since the present mode was the best.
     """
 
-    mode: Mode = field(default_factory=FullBatch)
+    mode: Mode | None = None
     interval: float | None = None
     missed: tuple[float, ...] = ()
 
@@ -110,17 +110,18 @@ class Pipeliner:
         per_unit = interval / max(1, len(tokens)) if arrivals else math.inf
         modes = candidates(len(known) + arrivals * len(tokens), ranks, interval=per_unit)
         best, finishes = choose(modes, known, coming, ranks, costs, start, holding=holding)
-        present = finishes.get(self.mode, math.inf)
+        kept = next((mode for mode in modes if mode == self.mode), None)
+        present = finishes[kept] if kept is not None else math.inf
         if finishes[best] >= present:
-            return replace(self, mode=_of(modes, self.mode), missed=())
+            return replace(self, mode=kept, missed=())
         starved = arrivals > 0 and len(known) < ranks
-        if present == math.inf or starved:
+        if kept is None or starved:
             return replace(self, mode=best, missed=())
         missed = (*self.missed, (present - finishes[best]) / (present - start))
-        worth = max(STEPS * GAIN, costs.swap * _changes(self.mode, best) / (present - start))
+        worth = max(STEPS * GAIN, costs.swap * _changes(kept, best) / (present - start))
         if len(missed) >= STEPS and sum(missed) > worth:
             return replace(self, mode=best, missed=())
-        return replace(self, mode=_of(modes, self.mode), missed=missed)
+        return replace(self, mode=kept, missed=missed)
 
     def observe(self, start: float, late: Sequence[float]) -> "Pipeliner":
         """The step that began at `start` got the rest of its work at these times, in seconds."""
@@ -129,11 +130,6 @@ class Pipeliner:
         seen = (max(late) - start) / len(late)
         mean = seen if self.interval is None else RECENT * seen + (1 - RECENT) * self.interval
         return replace(self, interval=mean)
-
-
-def _of(modes: Sequence[Mode], mode: Mode) -> Mode:
-    """The present mode with what is expected now."""
-    return next(candidate for candidate in modes if candidate == mode)
 
 
 def _changes(mode: Mode, other: Mode) -> int:

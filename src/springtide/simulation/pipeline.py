@@ -55,6 +55,7 @@ class Pipeline:
             known, len(late), usual, self._ranks, self._costs, begin, holding=self._holding
         )
         self._pipeliner = decided.observe(begin, late)
+        assert decided.mode is not None
         return decided.mode
 
 
