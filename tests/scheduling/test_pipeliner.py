@@ -24,6 +24,23 @@ def test_what_is_to_come_is_expected_at_the_interval():
     assert Forecast(2, 3.0, (5, 4)).units(10.0) == [Unit(13.0, 5), Unit(13.0, 4), Unit(16.0, 5), Unit(16.0, 4)]
 
 
+def test_what_is_to_come_is_spread_as_it_was_before():
+    # Half of the arrivals came in a tenth of the time. Four in 8 s: two by 0.8 s, evenly, the others until the end.
+    shaped = Forecast(4, 2.0, (1,), shape=(0.1, 1.0)).units(0.0)
+    assert [unit.ready for unit in shaped] == pytest.approx([0.4, 0.8, 4.4, 8.0])
+
+
+def test_arrivals_that_bunch_make_a_mode_that_is_just_fast_enough_look_worse():
+    # The actor of a split takes 3 s a unit, as long as the next takes to come; bunched, they queue there.
+    modes = [Split(1), Ahead(1)]
+    even, bunched = Forecast(20, 3.0, (1,)), Forecast(20, 3.0, (1,), shape=(0.9, 1.0))
+    assert choose(modes, there(1), [even], 2, COSTS, 0.0)[0] == Split(1)
+    assert choose(modes, there(1), [bunched], 2, COSTS, 0.0)[0] == Ahead(1)
+    both = choose(modes, there(1), [even, bunched], 2, COSTS, 0.0)[1]
+    alone = [choose(modes, there(1), [forecast], 2, COSTS, 0.0)[1] for forecast in (even, bunched)]
+    assert both == {mode: (alone[0][mode] + alone[1][mode]) / 2 for mode in modes}
+
+
 def test_the_candidates_are_every_split_and_cycles_up_to_all_of_a_rank():
     assert candidates(6, 2) == (FullBatch(), Swap(1), Swap(2), Swap(4), Split(1), Ahead(1), Ahead(2))
     assert candidates(1, 1) == (FullBatch(), Swap(1), Ahead(1))
@@ -31,11 +48,11 @@ def test_the_candidates_are_every_split_and_cycles_up_to_all_of_a_rank():
 
 def test_the_chosen_mode_ends_first():
     # All is there, and is one full cycle for one rank: nothing beats the batch as a whole.
-    assert choose(candidates(4, 1), there(4), Forecast(0, 1.0, ()), 1, COSTS, 0.0)[0] == FullBatch()
+    assert choose(candidates(4, 1), there(4), [Forecast(0, 1.0, ())], 1, COSTS, 0.0)[0] == FullBatch()
     # Three ranks train 100 units each while the fourth, which has the reference already, scores all: no swaps. Waiting
     # for the first log-probs takes the third of them 2 s.
     heavy = StageCosts(reference=1.0, forward=1.0, backward=2.0, swap=10.0)
-    mode, finishes = choose(candidates(300, 4), there(300), Forecast(0, 1.0, ()), 4, heavy, 0.0, holding=1)
+    mode, finishes = choose(candidates(300, 4), there(300), [Forecast(0, 1.0, ())], 4, heavy, 0.0, holding=1)
     assert (mode, finishes[mode], finishes[FullBatch()]) == (Split(1), 302.0, 320.0)
 
 
@@ -45,7 +62,7 @@ def test_the_chosen_mode_ends_first():
 def test_when_work_comes_as_expected_no_mode_is_better_in_hindsight(ranks, interval, ready):
     modes = candidates(24, ranks, interval=interval)
     coming = Forecast(24 - ready, interval, (1,))
-    mode, _ = choose(modes, there(ready), coming, ranks, COSTS, 0.0)
+    mode, _ = choose(modes, there(ready), [coming], ranks, COSTS, 0.0)
     came = there(ready) + coming.units(0.0)
     best = min(schedule(other, came, ranks, COSTS, 0.0).finish for other in modes)
     assert schedule(mode, came, ranks, COSTS, 0.0).finish == best
@@ -98,8 +115,11 @@ def test_a_small_gain_counts_when_it_lasts():
 def test_arrivals_are_expected_as_they_have_been_lately():
     seen = Pipeliner().observe(10.0, [12.0, 16.0])
     assert seen.interval == 3.0
+    assert seen.shapes == ((2 / 6, 1.0),)
     assert seen.observe(0.0, []).interval == 3.0
-    assert seen.observe(0.0, [5.0]).interval == pytest.approx(0.3 * 5 + 0.7 * 3)
+    later = seen.observe(0.0, [5.0]).observe(0.0, [5.0])
+    assert later.interval == pytest.approx(0.3 * 5 + 0.7 * (0.3 * 5 + 0.7 * 3))
+    assert later.shapes == ((1.0,), (1.0,))
 
 
 def test_without_a_reference_there_is_one_mode():

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from statistics import fmean
 
 from springtide.core.errors import UsageError
 from springtide.scheduling.pipelining import (
@@ -24,6 +25,8 @@ STEPS = 2
 """Consecutive steps in which they have to, at least. A smaller gain counts too, if it lasts the longer."""
 RECENT = 0.3
 """Weight of the latest step in the mean of arrival intervals."""
+SHAPES = 2
+"""Steps whose arrivals serve as what may come."""
 LARGEST = 64
 """Units per cycle that are tried at most: beyond, two swaps are nothing."""
 
@@ -33,18 +36,31 @@ WORDS: dict[str, Mode] = {"full": FullBatch(), "swap": Swap(1), "ahead": Ahead()
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is still to come of a step: `arrivals` times, every `interval` seconds, units of so many `tokens` each."""
+    """What is still to come of a step: `arrivals` times, every `interval` seconds on average, units of so many `tokens`
+    each. `shape`: growing numbers up to 1, at which share of the time each of some earlier arrivals has come; evenly
+    if empty. Evenly spaced work never queues, and so makes a mode look good that is just fast enough."""
 
     arrivals: int
     interval: float
     tokens: tuple[int, ...]
+    shape: tuple[float, ...] = ()
 
     def units(self, start: float) -> list[Unit]:
+        whole = self.arrivals * self.interval
         return [
-            Unit(start + number * self.interval, tokens)
+            Unit(start + whole * self._share(number / self.arrivals), tokens)
             for number in range(1, self.arrivals + 1)
             for tokens in self.tokens
         ]
+
+    def _share(self, done: float) -> float:
+        """Of the time, when that share of the arrivals has come: `shape`, with straight lines between."""
+        if not self.shape:
+            return done
+        place = done * len(self.shape)
+        before = min(int(place), len(self.shape) - 1)
+        lower = self.shape[before - 1] if before else 0.0
+        return lower + (place - before) * (self.shape[before] - lower)
 
 
 def candidates(units: int, ranks: int, *, interval: float = math.inf) -> tuple[Mode, ...]:
@@ -62,16 +78,21 @@ def candidates(units: int, ranks: int, *, interval: float = math.inf) -> tuple[M
 def choose(
     modes: Sequence[Mode],
     known: Sequence[Unit],
-    coming: Forecast,
+    coming: Sequence[Forecast],
     ranks: int,
     costs: StageCosts,
     start: float,
     *,
     holding: int = 0,
 ) -> tuple[Mode, dict[Mode, float]]:
-    """The mode of the earliest finish, the first of equals, and the predicted finish of all, in seconds."""
-    units = [*known, *coming.units(max([start, *(unit.ready for unit in known)]))]
-    finishes = {mode: schedule(mode, units, ranks, costs, start, holding=holding).finish for mode in modes}
+    """The mode of the earliest finish, the first of equals, and the finish of all in seconds: means over `coming`, each
+    of which is as likely."""
+    now = max([start, *(unit.ready for unit in known)])
+    cases = [[*known, *forecast.units(now)] for forecast in coming]
+    finishes = {
+        mode: fmean(schedule(mode, units, ranks, costs, start, holding=holding).finish for units in cases)
+        for mode in modes
+    }
     return min(finishes, key=finishes.__getitem__), finishes
 
 
@@ -80,12 +101,14 @@ class Pipeliner:
     """The choice from step to step, with hysteresis: the present mode stays until others would have saved STEPS times
     GAIN of a step, and the swaps of changing, in consecutive steps, at least STEPS. Starved ranks leave it at once.
 
-    `interval`: seconds between arrivals, None until there have been any. `missed`: what the best mode would have saved,
+    `interval`: seconds between arrivals, None until there have been any; `shapes`: how the latest were spread (see
+    Forecast), of up to SHAPES steps. `missed`: what the best mode would have saved,
     as a share of the step, in each step since the present mode was the best.
     """
 
     mode: Mode | None = None
     interval: float | None = None
+    shapes: tuple[tuple[float, ...], ...] = ()
     missed: tuple[float, ...] = ()
 
     def decide(
@@ -106,7 +129,8 @@ class Pipeliner:
         if costs.reference == 0:
             return replace(self, mode=Adapter())
         interval = self.interval if self.interval is not None else costs.actor * sum(tokens) / ranks
-        coming = Forecast(arrivals, interval, tokens)
+        shapes = self.shapes if arrivals and self.shapes else ((),)
+        coming = [Forecast(arrivals, interval, tokens, shape) for shape in shapes]
         per_unit = interval / max(1, len(tokens)) if arrivals else math.inf
         modes = candidates(len(known) + arrivals * len(tokens), ranks, interval=per_unit)
         best, finishes = choose(modes, known, coming, ranks, costs, start, holding=holding)
@@ -129,7 +153,9 @@ class Pipeliner:
             return self
         seen = (max(late) - start) / len(late)
         mean = seen if self.interval is None else RECENT * seen + (1 - RECENT) * self.interval
-        return replace(self, interval=mean)
+        whole = max(late) - start
+        shape = tuple((time - start) / whole for time in sorted(late)) if whole > 0 else ()
+        return replace(self, interval=mean, shapes=(*self.shapes, shape)[-SHAPES:])
 
 
 def _changes(mode: Mode, other: Mode) -> int:
