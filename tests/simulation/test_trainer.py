@@ -195,11 +195,12 @@ def test_a_mode_that_the_training_ranks_cannot_run_is_refused():
 
 
 def test_micro_batches_keep_all_ranks_busy_and_hold_no_more_than_they_may():
-    assert micro_batches([5, 3, 2, 2], ranks=2, most=100) == (7, 5)
+    # Two per rank: 9, 8, 3 + 1 and 2 + 2.
+    assert micro_batches([9, 8, 3, 2, 2, 1], ranks=2, most=100) == (9, 8, 4, 4)
     # Fewer sequences than ranks.
     assert micro_batches([5], ranks=4, most=100) == (5,)
-    # Two would do by their sum, but not as they are: 6 + 6, 6.
-    assert micro_batches([6, 6, 6], ranks=1, most=10) == (6, 6, 6)
+    # Three would do by their sum, but not as they are: 6 + 6, 6 + 6, 6.
+    assert micro_batches([6, 6, 6, 6, 6], ranks=1, most=10) == (6, 6, 6, 6, 6)
     # One sequence is never divided.
     assert micro_batches([20, 3], ranks=1, most=10) == (20, 3)
     assert micro_batches([], ranks=2, most=10) == ()

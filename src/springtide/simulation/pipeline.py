@@ -11,6 +11,9 @@ from springtide.scheduling.pipelining import Adapter, Mode, Schedule, StageCosts
 Arrival = tuple[float, tuple[int, ...]]
 """When a group was complete, in seconds, and the tokens of its micro-batches."""
 
+PER_RANK = 2
+"""Micro-batches of a group per rank, at least: the more, the more evenly ranks end."""
+
 
 class Pipeline:
     """Training ranks that begin a step before it is full. `modes`: what each step has run.
@@ -60,10 +63,10 @@ class Pipeline:
 
 
 def micro_batches(lengths: Iterable[int], *, ranks: int, most: int) -> tuple[int, ...]:
-    """Tokens of the micro-batches that a group's sequences make: of about the same size, one per rank at least, so that
-    the last group to come keeps all ranks busy, and no more than `most` tokens unless one sequence alone has more."""
+    """Tokens of the micro-batches that a group's sequences make: of about the same size, PER_RANK per rank at least, so
+    that the last group to come keeps all ranks busy. No more than `most`, unless one sequence alone has more."""
     longest_first = sorted(lengths, reverse=True)
-    number = max(1, min(len(longest_first), max(ranks, math.ceil(sum(longest_first) / most))))
+    number = max(1, min(len(longest_first), max(PER_RANK * ranks, math.ceil(sum(longest_first) / most))))
     while True:
         loads = dealt(longest_first, number)
         if max(loads) <= max(most, longest_first[0] if longest_first else 0) or number >= len(longest_first):
