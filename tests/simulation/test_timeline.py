@@ -27,6 +27,11 @@ def test_work_becomes_spans_and_neighbours_of_a_kind_one():
     ]
 
 
+def test_of_work_that_began_before_it_was_asked_for_only_what_is_left_is_drawn():
+    made = timeline((9.0, "trainer", "train", {"actor": 6.0, "optimizer": 2.0, "rollout": -4.0}))
+    assert made.spans == [Span("trainer", "actor", 9.0, 3.0), Span("trainer", "optimizer", 12.0, 1.0)]
+
+
 def test_it_can_be_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     made = timeline((0.0, "engine-10", "generate", {"decode": 2.0}), (0.0, "trainer", "train", {"actor": 5.0}))

@@ -113,7 +113,14 @@ class Simulation:
         self._timeline = timeline
         self._colocated = rollout == cluster.ranks
         training = cluster.ranks if self._colocated else cluster.ranks - rollout
-        self.trainer = ModelledTrainer(cluster, ranks=training, reference=strategy.reference, colocated=self._colocated)
+        self.trainer = ModelledTrainer(
+            cluster,
+            ranks=training,
+            reference=strategy.reference,
+            colocated=self._colocated,
+            pipelining=strategy.pipelining,
+            now=lambda: LoopClock().now(),
+        )
         self.engines = [ModelledEngine(cluster, evicts=strategy.evicts) for _ in range(rollout)]
         self._lanes = dict(zip(lanes(rollout), self.engines, strict=True))
         self._publish = cluster.costs.publish

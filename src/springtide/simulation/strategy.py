@@ -30,6 +30,12 @@ class Strategy(StrictModel):
     turnwise: bool = Field(False, description="The next turns of all episodes begin together: batched environments.")
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
     reference: bool = Field(True, description="Training needs the reference policy's log-probs.")
+    pipelining: str = Field(
+        "full",
+        description="How reference and actor share the training ranks: full (whole batch), swap or swap-K (in turns of "
+        "K micro-batches), split-M (M ranks only score), ahead or ahead-M (M ranks score first), adapter (the base "
+        "model is the reference), adaptive.",
+    )
 
 
 def strategy_from(overrides: Sequence[str]) -> Strategy:

@@ -1,30 +1,54 @@
 """The training ranks, modelled: what a step takes on all of them together."""
 
-import heapq
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from springtide.core.errors import UsageError
 from springtide.core.group import Group
 from springtide.core.version import PolicyVersion
 from springtide.ports.trainer import StepReport
+from springtide.scheduling.pipelining import Schedule, StageCosts
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.pipeline import Pipeline, dealt, micro_batches
 from springtide.simulation.player import ModelledTrajectory
 
 
 class ModelledTrainer:
     """Implements the Trainer port on `ranks` data-parallel ranks.
 
-    `spent` is what the last call took: seconds by bin. `colocated`: the ranks also roll out, so that weights, gradients
-    and optimizer are moved in before a step and out after it.
+    `spent` is what is left to wait for of the last call, in seconds by bin; a negative "rollout" gives back what has
+    been booked as waiting while work went on. `colocated`: the ranks also roll out, so that weights, gradients and
+    optimizer are moved in before a step and out after it. `pipelining`: how reference and actor work share the ranks;
+    all but "full" begin with groups as they come (`prepare`). `now`: the clock that `ready` is of.
     """
 
     exact = True
 
-    def __init__(self, cluster: Cluster, *, ranks: int, reference: bool, colocated: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        ranks: int,
+        reference: bool,
+        colocated: bool,
+        pipelining: str = "full",
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        if colocated and pipelining != "full":
+            raise UsageError(
+                f"pipelining = {pipelining} needs ranks that only train, and all {ranks} also roll out; "
+                "use mode = async with fewer rollout_ranks, or pipelining = full."
+            )
+        self._cluster = cluster
         self._costs = cluster.costs
         self._ranks = ranks
         self._reference = reference
         self._colocated = colocated
+        self._now = now
+        stages = StageCosts.of(cluster.costs, reference=reference)
+        self.pipeline = None if pipelining == "full" else Pipeline(pipelining, ranks=ranks, costs=stages)
+        self._ready: dict[int, float] = {}
         self._number = 0
         self.spent: dict[str, float] = {}
 
@@ -32,26 +56,54 @@ class ModelledTrainer:
     def version(self) -> PolicyVersion:
         return PolicyVersion(self._number, str(self._number))
 
-    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+    def resize(self, ranks: int) -> None:
+        """From the next step on; until all ranks know each other, none of them trains."""
+        self._ranks = ranks
+        if self.pipeline is not None:
+            self.pipeline.resize(ranks)
+            self.pipeline.occupy(self._now() + self._costs.role_switch)
         self.spent = {}
 
+    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+        """What is done ahead is worked out at the step: nothing that comes later changes what it would be."""
+        self.spent = {}
+        self._ready[group.id] = ready
+
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
-        """The whole batch at once: the reference is swapped in, scores it, and makes room for the actor."""
         members = [member for group in groups for member in group.valid_members]
-        lengths = [length for member in members for length in _lengths(member)]
-        busiest = longest_load(lengths, self._ranks)
-        self.spent = {"actor": self._costs.actor(busiest), "optimizer": self._costs.optimizer}
-        if self._reference:
-            self.spent["reference"] = self._costs.reference_token * busiest
-            self.spent["swap"] = 2 * self._costs.swap
-        if self._colocated:
-            self.spent["swap"] = self.spent.get("swap", 0.0) + 2 * self._costs.swap
+        self.spent = self._whole(groups) if self.pipeline is None else self._pipelined(self.pipeline, groups)
         self._number = step
         trained = sum(member.trained_tokens for member in members)
         flat = sum(m.trained_tokens for g in groups if _flat(g) for m in g.valid_members)
         return StepReport(step=step, version=self.version, trained_tokens=trained, zero_advantage_tokens=flat)
 
+    def _whole(self, groups: Sequence[Group]) -> dict[str, float]:
+        """The whole batch at once: the reference is swapped in, scores it, and makes room for the actor."""
+        busiest = max(dealt((length for group in groups for length in _lengths(group)), self._ranks))
+        spent = {"actor": self._costs.actor(busiest), "optimizer": self._costs.optimizer}
+        if self._reference:
+            spent["reference"] = self._costs.reference_token * busiest
+            spent["swap"] = 2 * self._costs.swap
+        if self._colocated:
+            spent["swap"] = spent.get("swap", 0.0) + 2 * self._costs.swap
+        return spent
+
+    def _pipelined(self, pipeline: Pipeline, groups: Sequence[Group]) -> dict[str, float]:
+        """A group that was not announced is ready now."""
+        now = self._now()
+        most = self._cluster.micro_batch_tokens
+        done = pipeline.step(
+            (self._ready.pop(group.id, now), micro_batches(_lengths(group), ranks=self._ranks, most=most))
+            for group in groups
+        )
+        spent = booked(done, now, optimizer=self._costs.optimizer)
+        pipeline.occupy(now + math.fsum(spent.values()))
+        return spent
+
     def publish(self) -> str:
+        """The ranks send weights until all others serve them."""
+        if self.pipeline is not None:
+            self.pipeline.occupy(self._now() + self._costs.publish)
         self.spent = {}
         return str(self._number)
 
@@ -62,17 +114,22 @@ class ModelledTrainer:
         self.spent = {}
 
 
-def longest_load(lengths: Iterable[int], ranks: int) -> int:
-    """Tokens of the busiest rank when each sequence, longest first, goes to the least busy one."""
-    loads = [0] * ranks
-    for length in sorted(lengths, reverse=True):
-        heapq.heapreplace(loads, loads[0] + length)
-    return max(loads)
+def booked(done: Schedule, now: float, *, optimizer: float) -> dict[str, float]:
+    """Seconds by bin, a mean over ranks, of all of a step's work. They sum to what is left to wait for at `now`: work
+    from before is taken out of "rollout", as which its time has been booked."""
+    bins = done.seconds()
+    spent = {name: bins[name] / done.ranks for name in ("actor", "reference", "swap")}
+    spent["optimizer"] = optimizer
+    left = max(0.0, done.finish - now) + optimizer
+    return spent | {"rollout": left - sum(spent.values())}
 
 
-def _lengths(member: object) -> tuple[int, ...]:
-    assert isinstance(member, ModelledTrajectory)
-    return member.lengths
+def _lengths(group: Group) -> list[int]:
+    lengths: list[int] = []
+    for member in group.valid_members:
+        assert isinstance(member, ModelledTrajectory)
+        lengths += member.lengths
+    return lengths
 
 
 def _flat(group: Group) -> bool:
