@@ -396,7 +396,7 @@ def test_groups_that_are_late_are_not_blamed_on_what_happened_before():
     assert "the last failure: not complete after 90 s;" in late(made)
     made.on(ProcessStarted(1))
     made.on(Published(0))
-    assert made._last_reason == "", "what an earlier process met says nothing about this one"
+    assert made.patience.reason == "", "what an earlier process met says nothing about this one"
 
 
 def test_a_group_that_works_clears_the_blame():
@@ -404,7 +404,7 @@ def test_a_group_that_works_clears_the_blame():
     made.on(Published(0))
     finish(made, 0, 0, 1.0)
     finish(made, 0, 1, None)
-    assert made._last_reason == ""
+    assert made.patience.reason == ""
 
 
 def test_a_group_is_graded_as_a_whole_before_it_counts_as_complete():

@@ -56,10 +56,8 @@ from springtide.scheduling.events import (
 )
 from springtide.scheduling.live_group import LiveGroup, Slot
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.patience import Patience
 from springtide.scheduling.waiting import Waiting, backoff
-
-HOPELESS_BATCHES = 3
-"""Batches of groups that may expire in a row, with none complete between, before the run is aborted."""
 
 
 class Scheduler:
@@ -97,8 +95,8 @@ class Scheduler:
         self.finished = self.aborted = False
         self.filtered = self.expired = 0
         self._places = Places(config.groups_per_step, self.window)
-        self._filtered_this_step = self._expired_in_row = 0
-        self._last_reason = ""
+        self._filtered_this_step = 0
+        self.patience = Patience(config.groups_per_step)
         self.boundary = Boundary()
         self._open_ends: list[EndRecord] = []
         self._recorded: list[EndRecord] = []
@@ -170,7 +168,7 @@ class Scheduler:
         self.published = -1
         self.finished = self.finished and not self.aborted
         self.aborted = False
-        self._something_worked()
+        self.patience.worked()
         if self.finished:
             return [Finish()]
         if self.sync:
@@ -204,7 +202,7 @@ class Scheduler:
         if group is None or slot is None or not slot.running or event.attempt != slot.attempt:
             return []
         if slot.finish(event.reward, event.reason, attempts=self.config.max_attempts):
-            self._last_reason = slot.reason or self._last_reason
+            self.patience.failed(slot.reason)
         else:
             self.waiting.add(group.id, event.slot, backoff(slot.attempt, self._retry_backoff))
         if group.unscored:
@@ -216,7 +214,7 @@ class Scheduler:
         if group is None or event.epoch != self.epoch:
             return []
         group.score(event.rewards, event.reasons)
-        self._last_reason = next(filter(None, event.reasons), self._last_reason)
+        self.patience.failed(next(filter(None, event.reasons), ""))
         return self._judge(group)
 
     def _judge(self, completed: LiveGroup) -> list[Command]:
@@ -238,7 +236,7 @@ class Scheduler:
             return self._expire(
                 group, f"{len(group.rewards)} of {len(group.slots)} members were valid, {needed} needed"
             )
-        self._something_worked()
+        self.patience.worked()
         may_filter = self.config.filter_zero_variance and self._filtered_this_step < self.config.max_filtered_per_step
         if may_filter and group.zero_variance:
             self.filtered += 1
@@ -252,24 +250,21 @@ class Scheduler:
         group = self.groups.get(group_id)
         if group is None or group.complete or epoch != self.epoch:
             return []
-        self._last_reason = f"not complete after {self.config.group_deadline:g} s"
-        return self._expire(group, self._last_reason)
-
-    def _something_worked(self) -> None:
-        self._expired_in_row = 0
-        self._last_reason = ""
+        reason = f"not complete after {self.config.group_deadline:g} s"
+        self.patience.failed(reason)
+        return self._expire(group, reason)
 
     def _expire(self, group: LiveGroup, reason: str) -> list[Command]:
         self.expired += 1
-        self._expired_in_row += 1
+        self.patience.group_expired()
         self._end(group, End.EXPIRED, reason)
         self.waiting.drop(group.id)
         if group.reissue < self.config.max_reissues:
             self.reissue.append((group.task, group.reissue + 1))
         cancel: list[Command] = [CancelGroup(group.id)]
-        if self._expired_in_row >= HOPELESS_BATCHES * self.config.groups_per_step:
+        if self.patience.exhausted:
             self.finished = self.aborted = True
-            return [*cancel, Abort.hopeless(self._expired_in_row, self._last_reason or reason)]
+            return [*cancel, Abort.hopeless(self.patience.expired, self.patience.reason or reason)]
         return cancel
 
     def _end(self, group: LiveGroup, end: End, reason: str, step: int | None = None) -> None:
