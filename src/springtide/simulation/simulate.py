@@ -1,5 +1,6 @@
 """A modelled run: the controller, scheduler and dispatch of a real one, with modelled engines, trainer and episodes."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -110,7 +111,7 @@ class Simulation:
         self._colocated = rollout == cluster.ranks
         training = cluster.ranks if self._colocated else cluster.ranks - rollout
         self.trainer = ModelledTrainer(cluster, ranks=training, reference=strategy.reference, colocated=self._colocated)
-        self.engines = [ModelledEngine(cluster, evicts=strategy.evicts) for _ in range(rollout)]
+        self.engines = [ModelledEngine(cluster, now=_now, evicts=strategy.evicts) for _ in range(rollout)]
         self._lanes = dict(zip(lanes(rollout), self.engines, strict=True))
         self._publish = cluster.costs.publish
         self._scripts = Scripts(workload, seed)
@@ -199,6 +200,11 @@ class Simulation:
             ledger=ledger.seconds(),
             stats=stats,
         )
+
+
+def _now() -> float:
+    """On the loop of the simulation that is running."""
+    return asyncio.get_running_loop().time()
 
 
 def simulate(
