@@ -39,6 +39,11 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[int, ...]
     params: SamplingParams
 
+    @property
+    def length(self) -> int:
+        """Tokens that are presented."""
+        return len(self.tokens)
+
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     """One turn. `logprobs` and `versions` have one entry per token."""
@@ -47,3 +52,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: tuple[float, ...]
     versions: tuple[int, ...]
     stop: SampleStop
+
+    @property
+    def length(self) -> int:
+        """Tokens that were sampled."""
+        return len(self.tokens)

@@ -6,7 +6,7 @@ by, and finished ones leave at once: environment latency never blocks generation
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from springtide.core.member import Member
@@ -17,6 +17,7 @@ from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
 from springtide.runtime.rank import Rank, Waits
 from springtide.scheduling.placement import GroupAffinity
+from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
 
@@ -29,8 +30,15 @@ def lanes(ranks: int) -> list[str]:
     return [LANE] if ranks == 1 else [f"{LANE}-{number}" for number in range(ranks)]
 
 
+def _no_residency(engine: Engine) -> None:
+    """The engine decides, when it needs room."""
+
+
 class Dispatch:
-    """Implements the Sampler port over one engine or several. `run` drives them until cancelled."""
+    """Implements the Sampler port over one engine or several. `run` drives them until cancelled.
+
+    `residency` makes the object that decides which KV stays on the device, one per engine.
+    """
 
     def __init__(
         self,
@@ -41,6 +49,7 @@ class Dispatch:
         ledger: Ledger,
         lockstep: bool,
         decode_steps: int = 8,
+        residency: Callable[[Engine], Residency | None] = _no_residency,
     ) -> None:
         assert len(engines) == 1 or not lockstep, "a lockstep batch is formed on one rank"
         self._clock = clock
@@ -55,6 +64,7 @@ class Dispatch:
                 deliver=self._deliver,
                 lockstep=lockstep,
                 decode_steps=decode_steps,
+                residency=residency(engine),
             )
             for lane, engine in zip(lanes(len(engines)), engines, strict=True)
         ]

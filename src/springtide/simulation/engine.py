@@ -23,7 +23,7 @@ from springtide.core.sampling import Sampled, SampleRequest, SampleStop, Samplin
 from springtide.core.version import PolicyVersion
 from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.kv import KvMemory, Session
+from springtide.simulation.kv import KvMemory, Place, Session
 
 INSTANT = 1e-9
 """Seconds, or steps, that are rounding."""
@@ -44,6 +44,10 @@ class ModelledRequest(SampleRequest, frozen=True, kw_only=True):
     prefix: int
     shared: int
 
+    @property
+    def length(self) -> int:
+        return self.context
+
 
 class ModelledSample(Sampled, frozen=True, kw_only=True):
     """`counts` are (version, tokens sampled from it), in order, instead of one entry per token."""
@@ -53,6 +57,10 @@ class ModelledSample(Sampled, frozen=True, kw_only=True):
     versions: tuple[int, ...] = ()
     stop: SampleStop = SampleStop.STOP_TOKEN
     counts: tuple[tuple[int, int], ...]
+
+    @property
+    def length(self) -> int:
+        return sum(tokens for _, tokens in self.counts)
 
 
 @dataclass(slots=True)
@@ -196,6 +204,11 @@ class ModelledEngine:
             hot_sessions=len(memory.paused) + len(memory.waiting) + len(self._batch) + len(self._arriving),
             running=len(self._batch),
         )
+
+    def place(self, member: Member) -> Place:
+        """Where the member's KV is; on the device also while it is on its way there."""
+        session = self._memory.get(member)
+        return session.place if session is not None else "cold"
 
     # -- admission ---------------------------------------------------------------------------------------------------
 
