@@ -73,7 +73,8 @@ def test_a_pinned_session_is_guarded_for_its_time_and_a_capped_one_for_ever():
     assert Ttl(4.0).hold(session(), FULL, 10.0) == (14.0, 10.0)
     assert Cap(0.5).hold(session(), FULL, 10.0) == (inf, 10.0)
     assert Cap(0.5).cap == 0.5
-    assert ResidencyCap(0.8).room == 0.8
+    assert ResidencyCap(0.8).room(ROOMY) == 0.8
+    assert BreakEven(COSTS).room(FULL) < BreakEven(COSTS).room(ROOMY) == 1.0
 
 
 def test_paused_tokens_decay_by_half_and_the_shortest_go_first():

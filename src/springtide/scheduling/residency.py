@@ -161,7 +161,7 @@ class Residency:
         if session.place == "hot":
             return self._make_room(needed, plan, now, guarded=True)
         needed += self._growth()
-        allowed = self._policy.room * self._capacity
+        allowed = self._policy.room(self._load()) * self._capacity
         return self._occupied(now) + needed <= allowed and self._make_room(needed, plan, now, guarded=False)
 
     def _insist(self, plan: Plan, now: float) -> None:
@@ -198,6 +198,9 @@ class Residency:
         """Tokens that what runs, and one more, will probably still add."""
         return int((self._running + 1) * max(self._output / 2, self._decode_steps))
 
+    def _load(self) -> Load:
+        return Load(self._running, self._context / max(1, self._running), self._host - self._host_used)
+
     # -- the ways of a session ---------------------------------------------------------------------------------------
 
     def _submit(self, session: Session, plan: Plan) -> None:
@@ -227,8 +230,7 @@ class Residency:
     def _pause(self, session: Session, now: float) -> None:
         session.state, session.since = "paused", now
         if session.place == "hot":
-            load = Load(self._running, self._context / max(1, self._running), self._host - self._host_used)
-            until, session.order = self._policy.hold(session, load, now)
+            until, session.order = self._policy.hold(session, self._load(), now)
             self._paused_tokens += session.own
             if until > now:
                 self._expiries.push(session.member, until)

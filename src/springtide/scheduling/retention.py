@@ -14,6 +14,8 @@ from springtide.core.member import Member
 from springtide.scheduling.costs import ServiceCosts
 
 Place = Literal["hot", "warm", "cold"]
+SLACK = 0.05
+"""Share of the capacity: without it sessions that grow push each other out. 0.05 to 0.1 make no clear difference."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,11 @@ class Load(NamedTuple):
     context: float
     host_free: int
 
+    @property
+    def spills(self) -> bool:
+        """Who has to leave the device for want of room loses nothing."""
+        return self.host_free > self.context
+
 
 class Hold(NamedTuple):
     """Until when (seconds) a paused session is guarded, and its place among those that leave: least first."""
@@ -58,12 +65,13 @@ class Hold(NamedTuple):
 
 
 class RetentionPolicy(Protocol):
-    """`cap` is the share of the capacity that paused sessions may have; `room` the one up to which sessions without KV
-    here are let in.
-    """
+    """`cap` is the share of the capacity that paused sessions may have."""
 
     cap: float
-    room: float
+
+    def room(self, load: Load) -> float:
+        """The share of the capacity up to which sessions without KV on the device are let in."""
+        ...
 
     def hold(self, session: Session, load: Load, now: float) -> Hold:
         """A session pauses on the device."""
@@ -93,7 +101,9 @@ class Recency:
     """
 
     cap: float = 1.0
-    room: float = 1.0
+
+    def room(self, load: Load) -> float:
+        return 1.0
 
     def hold(self, session: Session, load: Load, now: float) -> Hold:
         return Hold(now, now)
@@ -188,7 +198,10 @@ class ResidencyCap(Recency):
     """
 
     def __init__(self, share: float) -> None:
-        self.room = share
+        self._share = share
+
+    def room(self, load: Load) -> float:
+        return self._share
 
     def hold(self, session: Session, load: Load, now: float) -> Hold:
         return Hold(inf, now)
@@ -205,14 +218,15 @@ class BreakEven(Recency):
     Holding c tokens costs mu c GPU seconds per second: the share of the rank's throughput that one more running
     sequence of that size would add, mu c = d0 / (b (d0 + (d1 + d2 c) b)) for a batch of b (`ServiceCosts`). Getting
     them back costs a recompute; where host memory has room for them, `exposed` of a reload: the share of it in which
-    nothing can be decoded. A part of the device is left to the growth of those who are in.
+    nothing can be decoded. Where outgrowing the device costs a recompute, a part of it is left to growth.
     """
-
-    room: float = 0.95
 
     def __init__(self, costs: ServiceCosts, *, exposed: float = 0.0) -> None:
         self._costs = costs
         self._exposed = exposed
+
+    def room(self, load: Load) -> float:
+        return 1.0 if load.spills else 1.0 - SLACK
 
     def hold(self, session: Session, load: Load, now: float) -> Hold:
         rate = self.price(load) * session.kv
