@@ -28,11 +28,29 @@ COSTS = ServiceCosts(
 )
 
 
+class Visited(ModelledEngine):
+    """Time passes as visits take it."""
+
+    def __init__(self, cluster, **options):
+        self.time = 0.0
+        super().__init__(cluster, now=lambda: self.time, **options)
+
+    def step(self, *, max_decode_steps):
+        finished = super().step(max_decode_steps=max_decode_steps)
+        self.time += sum(self.spent.values())
+        return finished
+
+
 def rank(kv_tokens=10_000, host_tokens=0, max_batch=8, **options):
     cluster = Cluster(
         name="test", about="", kv_tokens=kv_tokens, host_tokens=host_tokens, max_batch=max_batch, costs=COSTS
     )
-    return ModelledEngine(cluster, **options)
+    return Visited(cluster, **options)
+
+
+def held(engine):
+    """Tokens on the device and in host memory."""
+    return engine.stats().hot_tokens, engine.stats().warm_tokens
 
 
 def member(group, slot=0):
@@ -91,7 +109,7 @@ def test_a_group_s_prompt_is_computed_once_and_what_all_share_once_per_version()
     engine.submit([turn(member(1), context=60)])
     play(engine)
     assert engine.stats().prefilled == 60 + 40
-    assert engine.hot == 2 * 60 + 5 * 10
+    assert engine.stats().hot_tokens == 2 * 60 + 5 * 10
 
 
 def test_a_pause_keeps_the_session_and_the_next_turn_computes_what_is_new():
@@ -110,7 +128,7 @@ def test_a_cold_session_computes_again_what_it_had_and_says_so():
     engine.submit([turn(member(0))])
     play(engine)
     engine.demote(member(0), "cold")
-    assert engine.hot == 0
+    assert engine.stats().hot_tokens == 0
     engine.submit([turn(member(0), 1, context=150, reusable=110)])
     _, spent = play(engine)
     # What every episode has is still there.
@@ -119,21 +137,77 @@ def test_a_cold_session_computes_again_what_it_had_and_says_so():
     assert spent["recompute"] + spent["prefill"] == pytest.approx(COSTS.prefill(130, 20))
 
 
-def test_a_warm_session_is_reloaded_ahead_of_its_turn_or_with_it():
-    for ahead in (False, True):
+def paused_warm(engine, *members):
+    """Sessions of 110 tokens in host memory."""
+    for who in members:
+        engine.submit([turn(who)])
+    play(engine)
+    for who in members:
+        engine.demote(who, "warm")
+
+
+def test_a_lone_turn_waits_for_its_reload_unless_it_was_asked_for_ahead():
+    for ahead in (0.0, 0.1, 5.0):
         engine = rank(host_tokens=1000)
-        engine.submit([turn(member(0))])
-        play(engine)
-        engine.demote(member(0), "warm")
-        assert (engine.hot, engine.warm) == (0, 110)
+        paused_warm(engine, member(0))
+        assert held(engine) == (0, 110)
         if ahead:
             engine.prefetch(member(0))
-            assert engine.step(max_decode_steps=8) == []
-            assert engine.spent == {"reload": pytest.approx(COSTS.reload(110))}
+            assert not engine.has_work()
+            engine.time += ahead
         engine.submit([turn(member(0), 1, context=150, reusable=110)])
         _, spent = play(engine)
-        assert spent.get("reload", 0.0) == (0.0 if ahead else pytest.approx(COSTS.reload(110)))
+        assert spent.get("reload", 0.0) == pytest.approx(max(0.0, COSTS.reload(110) - ahead))
+        assert spent["prefill"] == pytest.approx(COSTS.prefill(40, 110))
         assert engine.stats().reused == 110
+
+
+def test_the_batch_decodes_while_a_reload_is_under_way_and_its_turn_joins_at_the_next_step():
+    engine = rank(host_tokens=5000)
+    paused_warm(engine, member(1), member(2))
+    engine.submit([turn(member(0), output=40)])
+    engine.step(max_decode_steps=1)
+    begin = engine.time
+    engine.submit([turn(who, 1, context=111, reusable=110, output=100) for who in (member(1), member(2))])
+    # One after the other on the copy stream: 0.36 s each; a decode step of this batch takes 1.2 to 1.6 s.
+    engine.step(max_decode_steps=1)
+    assert "reload" not in engine.spent
+    assert engine.stats().running == 1
+    assert engine.time - begin == pytest.approx(COSTS.decode_step(1, 101))
+    engine.step(max_decode_steps=1)
+    assert engine.stats().running == 3
+    assert engine.spent["prefill"] == pytest.approx(2 * COSTS.prefill(1, 110) - COSTS.prefill_base)
+    assert engine.spent["decode"] == pytest.approx(COSTS.decode_step(3, 102 + 2 * 111))
+
+
+def test_a_stretch_of_decode_steps_ends_when_kv_arrives():
+    slow = COSTS.model_copy(update={"reload_token": 0.1})
+    cluster = Cluster(name="test", about="", kv_tokens=10_000, host_tokens=5000, max_batch=8, costs=slow)
+    engine = Visited(cluster)
+    paused_warm(engine, member(1))
+    engine.submit([turn(member(0), output=40), turn(member(1), 1, context=111, reusable=110)])
+    engine.step(max_decode_steps=30)
+    seconds, steps = COSTS.prefill(80, 20), 0
+    while seconds < slow.reload(110):
+        seconds += COSTS.decode_step(1, 100 + steps)
+        steps += 1
+    assert steps == 8
+    # Seven steps alone are too few, the ninth is of two sequences.
+    assert engine.stats().decoded == 10 + steps + 2 * 10
+    assert "reload" not in engine.spent
+
+
+def test_a_session_that_came_back_keeps_its_host_copy_until_the_room_is_needed():
+    engine = rank(host_tokens=300)
+    paused_warm(engine, member(0))
+    engine.submit([turn(member(0), 1, context=150, reusable=110)])
+    play(engine)
+    assert held(engine) == (160, 110)
+    paused_warm(engine, member(1), member(2))
+    assert held(engine) == (160, 220)
+    engine.demote(member(0), "warm")
+    # The oldest copy made room for the newest.
+    assert held(engine) == (0, 270)
 
 
 def test_new_weights_mark_what_is_sampled_and_drop_or_keep_the_kv():
@@ -202,11 +276,11 @@ def test_whatever_happens_capacity_holds_and_every_turn_ends_once(events, host, 
         elif kind in ("keep", "recompute"):
             version += 1
             engine.load_weights(number=version, weights="w", kv=kind)
-        assert 0 <= engine.hot <= 700
-        assert 0 <= engine.warm <= host
+        assert 0 <= engine.stats().hot_tokens <= 700
+        assert 0 <= engine.stats().warm_tokens <= host
     for each in play(engine)[0]:
         assert sum(tokens for _, tokens in each.sampled.counts) == waiting.pop(each.member)
     assert not waiting
     for who in list(contexts):
         engine.release(who)
-    assert (engine.hot, engine.warm) == (0, 0)
+    assert held(engine) == (0, 0)

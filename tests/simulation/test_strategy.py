@@ -18,6 +18,9 @@ def test_settings_are_read_as_toml_or_as_words():
         ("rollout_ranks=many", "rollout_ranks takes "),
         ("rollout_ranks=-1", "rollout_ranks takes "),
         ("rollout_ranks=true", "rollout_ranks takes "),
+        ("retention=fifo", "retention takes one of lru, .*break-even"),
+        ("retention=cap-1.5", "retention takes one of lru, .*cap-SHARE"),
+        ("retention=ttl", "retention takes one of lru, .*ttl-SECONDS"),
         ("mode=both", 'mode takes .*"sync"'),
     ],
 )

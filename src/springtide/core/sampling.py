@@ -40,8 +40,8 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
     params: SamplingParams
 
     @property
-    def presented(self) -> int:
-        """Tokens of context."""
+    def length(self) -> int:
+        """Tokens that are presented."""
         return len(self.tokens)
 
 
@@ -54,6 +54,6 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     stop: SampleStop
 
     @property
-    def size(self) -> int:
-        """Tokens sampled."""
+    def length(self) -> int:
+        """Tokens that were sampled."""
         return len(self.tokens)

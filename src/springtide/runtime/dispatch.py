@@ -6,7 +6,7 @@ by, and finished ones leave at once: environment latency never blocks generation
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from springtide.core.member import Member
@@ -18,6 +18,7 @@ from springtide.ports.executor import Executor
 from springtide.runtime.rank import Rank, Waits
 from springtide.scheduling.placement import GroupAffinity
 from springtide.scheduling.readiness import ReadinessFold
+from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
 
@@ -30,8 +31,15 @@ def lanes(ranks: int) -> list[str]:
     return [LANE] if ranks == 1 else [f"{LANE}-{number}" for number in range(ranks)]
 
 
+def _no_residency(engine: Engine) -> None:
+    """The engine decides, when it needs room."""
+
+
 class Dispatch:
-    """Implements the Sampler port over one engine or several. `run` drives them until cancelled."""
+    """Implements the Sampler port over one engine or several. `run` drives them until cancelled.
+
+    `residency` makes the object that decides which KV stays on the device, one per engine.
+    """
 
     def __init__(
         self,
@@ -42,6 +50,7 @@ class Dispatch:
         ledger: Ledger,
         lockstep: bool,
         decode_steps: int = 8,
+        residency: Callable[[Engine], Residency | None] = _no_residency,
     ) -> None:
         assert len(engines) == 1 or not lockstep, "a lockstep batch is formed on one rank"
         self._clock = clock
@@ -56,6 +65,7 @@ class Dispatch:
                 deliver=self._deliver,
                 lockstep=lockstep,
                 decode_steps=decode_steps,
+                residency=residency(engine),
             )
             for lane, engine in zip(lanes(len(engines)), engines, strict=True)
         ]
@@ -86,7 +96,7 @@ class Dispatch:
         rank.enqueue(request)
         try:
             sampled = await future
-            self.readiness.turn_ended(request.member, self._clock.now(), context=request.presented, output=sampled.size)
+            self.readiness.turn_ended(request.member, self._clock.now(), context=request.length, output=sampled.length)
             return sampled
         except asyncio.CancelledError:
             self._futures.pop(request.member, None)

@@ -10,6 +10,8 @@ from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
+from springtide.runtime.steering import Steering
+from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger, SharedWait
 
 HANDOVERS = 2
@@ -24,6 +26,7 @@ class Waits:
     """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
 
     def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
         self.pausing = SharedWait("environment", now)
         self.empty = SharedWait("start", now)
 
@@ -36,6 +39,9 @@ class Waits:
 class Rank:
     """`run` drives the engine until cancelled. In `lockstep` a visit begins when every open episode waits for tokens,
     and takes the batch to its end; otherwise turns join whenever the engine comes by.
+
+    With a `residency`, which lockstep and engines that decide by themselves do without, it says what KV stays on the
+    device and which ready turns the engine gets; without, the engine gets them all, in order of member.
 
     `stats` are the engine's as of the end of the last visit: nobody looks into an engine that is at work.
     """
@@ -51,6 +57,7 @@ class Rank:
         deliver: Callable[[list[Finished]], None],
         lockstep: bool,
         decode_steps: int,
+        residency: Residency | None = None,
     ) -> None:
         self.lane = lane
         self.stats = EngineStats()
@@ -61,6 +68,9 @@ class Rank:
         self._deliver = deliver
         self._lockstep = lockstep
         self._decode_steps = decode_steps
+        self._steering: Steering | None = None
+        if residency is not None and engine.capabilities.owns_residency and not lockstep:
+            self._steering = Steering(residency, engine, waits.now)
         self._open: set[Member] = set()
         self._queue: list[SampleRequest] = []
         self._releases: list[Member] = []
@@ -84,15 +94,21 @@ class Rank:
     def close(self, member: Member) -> None:
         self._open.discard(member)
         self._releases.append(member)
+        if self._steering is not None:
+            self._steering.closed(member)
         self._wake.set()
 
     def enqueue(self, request: SampleRequest) -> None:
         self._queue.append(request)
+        if self._steering is not None:
+            self._steering.ready(request)
         self._wake.set()
 
     def cancel(self, member: Member) -> None:
         self._queue = [queued for queued in self._queue if queued.member != member]
         self._cancels.append(member)
+        if self._steering is not None:
+            self._steering.cancelled(member)
         self._wake.set()
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
@@ -117,8 +133,14 @@ class Rank:
             requests.sort(key=lambda request: request.member)
             cancels, self._cancels = sorted(self._cancels), []
             releases, self._releases = sorted(self._releases), []
-            visit = partial(self._visit, requests, cancels, releases)
+            if self._steering is None:
+                choose = partial(_all_of, requests)
+            else:
+                choose = partial(self._steering.choose, self._steering.notes(), self._waits.now())
+            visit = partial(self._visit, choose, cancels, releases)
             finished, self._busy = await self._executor.run(self.lane, visit, name="generate")
+            if self._steering is not None:
+                self._steering.ended(finished)
             self._deliver(finished)
 
     def _ready(self) -> bool:
@@ -133,23 +155,31 @@ class Rank:
             self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
 
     def _visit(
-        self, requests: list[SampleRequest], cancels: list[Member], releases: list[Member]
+        self, choose: Callable[[], list[SampleRequest]], cancels: list[Member], releases: list[Member]
     ) -> tuple[list[Finished], bool]:
         for member in cancels:
             self._engine.cancel(member)
         for member in releases:
             self._engine.release(member)
+        requests = choose()
         if requests:
             self._engine.submit(requests)
         finished = self._engine.step(max_decode_steps=self._decode_steps)
         while self._lockstep and self._engine.has_work():
             finished += self._engine.step(max_decode_steps=self._decode_steps)
         self.stats = self._engine.stats()
-        return finished, self._engine.has_work()
+        held = self._steering is not None and self._steering.holds
+        return finished, held or self._engine.has_work()
 
     def _load(self, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
         for _ in range(HANDOVERS):
             proof = self._engine.load_weights(number=expected.number, weights=weights, kv=kv)
             if proof == expected:
                 break
+        if self._steering is not None and kv == "recompute":
+            self._steering.dropped()
         return proof
+
+
+def _all_of(requests: list[SampleRequest]) -> list[SampleRequest]:
+    return requests

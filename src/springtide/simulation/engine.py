@@ -3,12 +3,17 @@
 A visit (`step`) admits queued turns, computes what they lack, and decodes until the first turn ends or it is full.
 All sequences of a batch advance together, so the time of a stretch of decode steps is a closed form, and the end of a
 turn is a point on the rank's own count of decode steps.
+
+KV comes back from host memory on a copy stream of its own, one session after the other, while the batch decodes on. A
+turn enters when its KV is there; the rank waits for that only when it has nothing else to do.
 """
 
 import heapq
+from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import ceil, sqrt
 from typing import Any, Literal
 
 import msgspec
@@ -18,8 +23,10 @@ from springtide.core.sampling import Sampled, SampleRequest, SampleStop, Samplin
 from springtide.core.version import PolicyVersion
 from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.kv import KvMemory, Place, Session
 
-Place = Literal["hot", "warm", "cold"]
+INSTANT = 1e-9
+"""Seconds, or steps, that are rounding."""
 
 
 class ModelledRequest(SampleRequest, frozen=True, kw_only=True):
@@ -38,7 +45,7 @@ class ModelledRequest(SampleRequest, frozen=True, kw_only=True):
     shared: int
 
     @property
-    def presented(self) -> int:
+    def length(self) -> int:
         return self.context
 
 
@@ -52,26 +59,8 @@ class ModelledSample(Sampled, frozen=True, kw_only=True):
     counts: tuple[tuple[int, int], ...]
 
     @property
-    def size(self) -> int:
+    def length(self) -> int:
         return sum(tokens for _, tokens in self.counts)
-
-
-@dataclass(slots=True)
-class Session:
-    """An episode's KV on this rank: the `kv` leading tokens of its path.
-
-    `common` of them lie in blocks that it shares with its group. `version`: of the weights that computed the oldest.
-    """
-
-    member: Member
-    common: int
-    kv: int = 0
-    place: Place = "cold"
-    version: int = 0
-
-    @property
-    def own(self) -> int:
-        return max(0, self.kv - self.common)
 
 
 @dataclass(slots=True)
@@ -95,18 +84,26 @@ class Running:
             self.since = step
 
 
+@dataclass(slots=True)
+class Arriving:
+    """A turn whose KV is being reloaded; `held` tokens of it. The room for its whole context is taken."""
+
+    request: ModelledRequest
+    held: int
+
+
 class ModelledEngine:
     """Implements the Engine port for modelled requests.
 
     `spent` is what the last visit took: seconds by bin. `evicts` says where paused sessions go when room is needed that
-    nobody made: to host memory, or nowhere.
+    nobody made: to host memory, or nowhere. `now` is the time at which a visit begins.
     """
 
-    def __init__(self, cluster: Cluster, *, evicts: Literal["warm", "cold"] = "cold") -> None:
+    def __init__(self, cluster: Cluster, *, now: Callable[[], float], evicts: Literal["warm", "cold"] = "cold") -> None:
         self._costs = cluster.costs
-        self._capacity = cluster.kv_tokens
-        self._host = cluster.host_tokens
+        self._now = now
         self._evicts: Literal["warm", "cold"] = evicts
+        self._memory = KvMemory(capacity=cluster.kv_tokens, host=cluster.host_tokens)
         self.capabilities = EngineCapabilities(
             owns_residency=True,
             capacity_tokens=cluster.kv_tokens,
@@ -115,24 +112,17 @@ class ModelledEngine:
         )
         self.version = 0
         self.spent: dict[str, float] = {}
-        self.hot = 0
-        self.warm = 0
+        self._elapsed = 0.0
         self._steps = 0
         self._queue: deque[ModelledRequest] = deque()
         self._batch: dict[Member, Running] = {}
         self._ends: list[tuple[int, Member]] = []
         self._context = 0
-        self._sessions: dict[Member, Session] = {}
-        self._paused: dict[Member, None] = {}
-        self._kept: dict[Member, None] = {}
-        self._prefetches: list[Member] = []
-        self._groups: dict[int, int] = {}
-        self._group_versions: dict[int, int] = {}
-        self._shared_version = -1
+        self._arriving: dict[Member, Arriving] = {}
+        self._arrivals: deque[tuple[float, Member]] = deque()
+        self._stream_free = 0.0
         self._partial: dict[Member, list[tuple[int, int]]] = {}
-        self._counts = dict.fromkeys(
-            ("prefilled", "reprefilled", "reused", "decoded", "preemptions", "demotions", "reloads"), 0
-        )
+        self._counts = dict.fromkeys(("prefilled", "reprefilled", "reused", "decoded", "preemptions", "reloads"), 0)
 
     # -- the port ----------------------------------------------------------------------------------------------------
 
@@ -140,42 +130,60 @@ class ModelledEngine:
         for request in requests:
             assert isinstance(request, ModelledRequest)
             self._queue.append(request)
+            if request.member in self._memory.paused:
+                del self._memory.paused[request.member]
+                self._memory.waiting[request.member] = None
 
     def has_work(self) -> bool:
-        return bool(self._queue or self._batch or self._prefetches)
+        return bool(self._queue or self._batch or self._arriving)
 
     def step(self, *, max_decode_steps: int) -> list[Finished]:
-        self.spent = {}
-        self._admit()
-        self._reload_ahead()
-        if self._batch:
-            self._decode(min(max_decode_steps, self._next_end() - self._steps))
-        return list(self._finish())
+        self.spent, self._elapsed = {}, 0.0
+        end = self._steps + max_decode_steps
+        finished: list[Finished] = []
+        while self._steps < end and not finished:
+            self._admit()
+            if self._batch:
+                self._decode(min(end, self._next_end()) - self._steps)
+                finished = list(self._finish())
+            elif self._arriving:
+                self._spend("reload", max(0.0, self._arrivals[0][0] - self._time()))
+            else:
+                break
+        return finished
 
     def cancel(self, member: Member) -> None:
         self._queue = deque(request for request in self._queue if request.member != member)
         self._partial.pop(member, None)
+        if member in self._memory.waiting:
+            del self._memory.waiting[member]
+            self._memory.paused[member] = None
+        if member in self._arriving:
+            self._turn_away(member)
+            self._memory.paused[member] = None
         running = self._batch.pop(member, None)
         if running is not None:
             self._leave(running)
 
     def release(self, member: Member) -> None:
         self._partial.pop(member, None)
-        session = self._sessions.pop(member, None)
-        if session is not None:
-            self._move(session, "cold")
+        self._memory.remove(member)
 
     def demote(self, member: Member, to: Literal["warm", "cold"]) -> None:
-        session = self._sessions.get(member)
-        if session is None or member in self._batch or session.place in ("cold", to):
+        session = self._memory.get(member)
+        if session is None or session.place in ("cold", to):
             return
-        self._counts["demotions"] += session.place == "hot"
-        self._move(session, to)
+        if session.place == "warm" or member in self._memory.paused:
+            self._memory.move(session, to)
 
     def prefetch(self, member: Member) -> None:
-        session = self._sessions.get(member)
+        """The copy begins at once, if there is room without evicting anybody."""
+        session = self._memory.get(member)
         if session is not None and session.place == "warm":
-            self._prefetches.append(member)
+            room = self._memory.capacity - self._memory.hot
+            if self._memory.needed(session, session.kv) <= room:
+                self._reload(session, session.kv, begin=self._now())
+                self._memory.paused[member] = None
 
     def load_weights(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:
         self.version = number
@@ -187,45 +195,74 @@ class ModelledEngine:
         return PolicyVersion(number=number, digest=str(weights))
 
     def stats(self) -> EngineStats:
+        memory = self._memory
         return EngineStats(
             **self._counts,
-            hot_tokens=self.hot,
-            warm_tokens=self.warm,
-            hot_sessions=len(self._paused) + len(self._batch),
+            demotions=memory.demotions,
+            hot_tokens=memory.hot,
+            warm_tokens=memory.warm,
+            hot_sessions=len(memory.paused) + len(memory.waiting) + len(self._batch) + len(self._arriving),
             running=len(self._batch),
         )
+
+    def place(self, member: Member) -> Place:
+        """Where the member's KV is; on the device also while it is on its way there."""
+        session = self._memory.get(member)
+        return session.place if session is not None else "cold"
 
     # -- admission ---------------------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Queued turns in order, while the batch and the KV have room; the first that does not fit waits for it."""
+        """Turns whose KV has arrived, then queued ones in order while the batch and the KV have room: the first that
+        does not fit waits for it.
+        """
+        begin = self._time()
         computes = False
-        while self._queue and len(self._batch) < self.capabilities.max_batch:
+        while self._arrivals and self._arrivals[0][0] <= begin + INSTANT:
+            _, member = self._arrivals.popleft()
+            arriving = self._arriving.pop(member)
+            computes |= self._enter(arriving.request, arriving.held)
+        while self._queue and len(self._batch) + len(self._arriving) < self.capabilities.max_batch:
             request = self._queue[0]
-            session = self._sessions.get(request.member)
-            if session is None:
-                session = self._sessions[request.member] = Session(request.member, request.prefix)
-            if not self._make_room(self._needed(session, request), keep=request.member):
+            session = self._memory.session(request.member, common=request.prefix)
+            needed = self._memory.needed(session, request.context + 1)
+            if not self._memory.make_room(needed, to=self._evicts, keep=request.member):
                 break
             self._queue.popleft()
-            computes |= self._enter(session, request)
+            computes |= self._start(session, request, begin)
         if computes:
             self._spend("prefill", self._costs.prefill_base)
 
-    def _needed(self, session: Session, request: ModelledRequest) -> int:
-        """Tokens of room that the turn takes when it enters."""
-        if session.place == "hot":
-            return request.context + 1 - session.kv
-        common = request.prefix if self._groups.get(request.member.group) else 0
-        return request.context + 1 - common
-
-    def _enter(self, session: Session, request: ModelledRequest) -> bool:
-        """Put a turn into the batch. Whether anything had to be computed for it."""
-        member = request.member
+    def _start(self, session: Session, request: ModelledRequest, begin: float) -> bool:
+        """A turn for which there is room enters, or its reload begins. Whether anything had to be computed."""
+        self._memory.waiting.pop(request.member, None)
+        held = session.kv
         if session.place == "warm":
-            self._reload(session)
-        held = min(session.kv, request.reusable) if session.place == "hot" else self._common(request)
+            self._reload(session, request.context, begin=begin)
+        if session.place == "hot" and session.arrives > begin + INSTANT:
+            self._memory.hold(session, request.context, version=self.version)
+            self._arriving[request.member] = Arriving(request, held)
+            insort(self._arrivals, (session.arrives, request.member))
+            return False
+        return self._enter(request, held)
+
+    def _reload(self, session: Session, room: int, *, begin: float) -> None:
+        """Onto the copy stream, into `room` tokens of the device."""
+        self._stream_free = session.arrives = max(begin, self._stream_free) + self._costs.reload(session.kv)
+        self._counts["reloads"] += 1
+        self._memory.hold(session, room, version=self.version)
+
+    def _enter(self, request: ModelledRequest, kv: int) -> bool:
+        """Put a turn into the batch whose session has `kv` tokens here. Whether anything had to be computed for it."""
+        member = request.member
+        session = self._memory[member]
         represented = min(request.reusable, request.context)
+        if session.place == "hot":
+            held = min(kv, request.reusable)
+        else:
+            held = self._memory.shared(
+                member, prefix=min(request.prefix, request.context), shared=request.shared, version=self.version
+            )
         lost = max(0, represented - held)
         fresh = request.context - held - lost
         self._counts["reused"] += min(held, represented)
@@ -235,8 +272,7 @@ class ModelledEngine:
         self._compute("prefill", fresh, held + lost)
         if session.place == "cold" or not held:
             session.version = self.version
-        self._hold(session, request.context)
-        self._paused.pop(member, None)
+        self._memory.hold(session, request.context, version=self.version)
         running = Running(request, self._steps, self._steps + request.output, self.version, self._steps)
         running.versions = self._partial.pop(member, [])
         self._batch[member] = running
@@ -244,15 +280,13 @@ class ModelledEngine:
         self._context += request.context
         return lost + fresh > 0
 
-    def _common(self, request: ModelledRequest) -> int:
-        """Leading tokens whose KV other sessions of this rank have under the served version."""
-        group = request.member.group
-        if self._groups.get(group) and self._group_versions[group] == self.version:
-            return min(request.prefix, request.context)
-        if self._shared_version == self.version:
-            return request.shared
-        self._shared_version = self.version
-        return 0
+    def _turn_away(self, member: Member) -> ModelledRequest:
+        """A turn that waits for its KV gives back the room that it took; the session is hot with what it had."""
+        arriving = self._arriving.pop(member)
+        session = self._memory[member]
+        self._arrivals.remove((session.arrives, member))
+        self._memory.hold(session, arriving.held, version=self.version)
+        return arriving.request
 
     def _compute(self, bin_name: str, tokens: int, before: int) -> None:
         if tokens:
@@ -260,6 +294,10 @@ class ModelledEngine:
 
     def _spend(self, bin_name: str, seconds: float) -> None:
         self.spent[bin_name] = self.spent.get(bin_name, 0.0) + seconds
+        self._elapsed += seconds
+
+    def _time(self) -> float:
+        return self._now() + self._elapsed
 
     # -- decoding ----------------------------------------------------------------------------------------------------
 
@@ -269,34 +307,54 @@ class ModelledEngine:
         return self._ends[0][0]
 
     def _decode(self, steps: int) -> None:
-        """`steps` decode steps of the whole batch; fewer if the KV has no room for them."""
-        while not self._make_room(len(self._batch)) and len(self._batch) > 1:
+        """`steps` decode steps of the whole batch; fewer if KV has no room for them, or arrives before."""
+        while not self._make_room(len(self._batch)) and len(self._batch) + len(self._arriving) > 1:
             self._preempt()
         batch = len(self._batch)
+        if self._arrivals:
+            steps = min(steps, self._steps_in(self._arrivals[0][0] - self._time()))
         if not self._make_room(batch * steps):
-            steps = max(1, (self._capacity - self.hot) // batch)
+            steps = max(1, (self._memory.capacity - self._memory.hot) // batch)
         costs = self._costs
         read = steps * self._context + batch * steps * (steps - 1) // 2
         self._spend("decode", steps * (costs.decode_base + costs.decode_sequence * batch) + costs.decode_context * read)
         self._steps += steps
         self._context += batch * steps
-        self.hot += batch * steps
+        self._memory.hot += batch * steps
         self._counts["decoded"] += batch * steps
+
+    def _steps_in(self, seconds: float) -> int:
+        """Decode steps of the batch after which `seconds` are over: the root of their (quadratic) time, rounded up."""
+        costs, batch = self._costs, len(self._batch)
+        bend = costs.decode_context * batch / 2
+        slope = costs.decode_step(batch, self._context) - bend
+        root = 2 * seconds / (slope + sqrt(slope * slope + 4 * bend * seconds)) if seconds > 0 else 0.0
+        return max(1, ceil(root - INSTANT))
+
+    def _make_room(self, tokens: int) -> bool:
+        return self._memory.make_room(tokens, to=self._evicts)
 
     def _preempt(self) -> None:
         """The newest turn goes back to the head of the queue, and its KV where evicted KV goes."""
-        member = next(reversed(self._batch))
+        if self._arrivals:
+            member = self._arrivals[-1][1]
+            self._queue.appendleft(self._turn_away(member))
+        else:
+            member = next(reversed(self._batch))
+            self._queue.appendleft(self._interrupt(member))
+        self._counts["preemptions"] += 1
+        self._memory.move(self._memory[member], self._evicts)
+
+    def _interrupt(self, member: Member) -> ModelledRequest:
+        """Out of the batch; the turn that does the rest."""
         running = self._batch.pop(member)
         done = self._steps - running.begun
         self._leave(running)
         self._partial[member] = running.versions
-        request = running.request
-        length = request.context + done
-        self._queue.appendleft(
-            msgspec.structs.replace(request, context=length, reusable=length, output=request.output - done)
+        length = running.request.context + done
+        return msgspec.structs.replace(
+            running.request, context=length, reusable=length, output=running.request.output - done
         )
-        self._counts["preemptions"] += 1
-        self._move(self._sessions[member], self._evicts)
 
     def _finish(self) -> Iterator[Finished]:
         while self._ends and self._ends[0][0] <= self._steps:
@@ -313,90 +371,15 @@ class ModelledEngine:
         running.settle(self._steps)
         length = running.request.context + self._steps - running.begun
         self._context -= length
-        session = self._sessions[running.request.member]
+        session = self._memory[running.request.member]
         session.kv = length
-        self._paused[session.member] = None
-
-    # -- residency ---------------------------------------------------------------------------------------------------
-
-    def _make_room(self, tokens: int, *, keep: Member | None = None) -> bool:
-        """Evict paused sessions, the longest pause first, until `tokens` fit."""
-        while self.hot + tokens > self._capacity:
-            victim = next((member for member in self._paused if member != keep), None)
-            if victim is None:
-                return False
-            self.demote(victim, self._evicts)
-        return True
-
-    def _hold(self, session: Session, kv: int) -> None:
-        """`session` is hot with `kv` tokens."""
-        group = session.member.group
-        if session.place == "hot":
-            self.hot -= session.own
-        else:
-            members = self._groups.get(group, 0)
-            if members == 0:
-                self.hot += session.common
-                self._group_versions[group] = self.version
-            self._groups[group] = members + 1
-        session.kv, session.place = kv, "hot"
-        self.hot += session.own
-
-    def _move(self, session: Session, to: Literal["warm", "cold"]) -> None:
-        """Out of the device's memory, or out of the host's."""
-        group = session.member.group
-        if session.place == "hot":
-            self._paused.pop(session.member, None)
-            self.hot -= session.own
-            self._groups[group] -= 1
-            if self._groups[group] == 0:
-                del self._groups[group], self._group_versions[group]
-                self.hot -= session.common
-        elif session.place == "warm":
-            del self._kept[session.member]
-            self.warm -= session.kv
-        session.place = "cold"
-        if to == "warm" and session.kv <= self._host:
-            while self.warm + session.kv > self._host:
-                self._move(self._sessions[next(iter(self._kept))], "cold")
-            session.place = "warm"
-            self._kept[session.member] = None
-            self.warm += session.kv
-        if session.place == "cold":
-            session.kv = 0
-
-    def _reload(self, session: Session) -> None:
-        kv = session.kv
-        self._spend("reload", self._costs.reload(kv))
-        self._counts["reloads"] += 1
-        del self._kept[session.member]
-        self.warm -= kv
-        session.place = "cold"
-        self._hold(session, kv)
-        self._paused[session.member] = None
-
-    def _reload_ahead(self) -> None:
-        """What was asked for by `prefetch`, where there is room without evicting anybody."""
-        wanted, self._prefetches = self._prefetches, []
-        for member in wanted:
-            session = self._sessions.get(member)
-            if session is not None and session.place == "warm" and self.hot + session.kv <= self._capacity:
-                self._reload(session)
+        self._memory.paused[session.member] = None
 
     def _drop_all(self) -> None:
         """New weights without old KV: every running turn computes its context again, paused sessions are cold."""
+        for _, member in reversed(list(self._arrivals)):
+            self._queue.appendleft(self._turn_away(member))
         for member in reversed(list(self._batch)):
-            running = self._batch.pop(member)
-            done = self._steps - running.begun
-            self._leave(running)
-            self._partial[member] = running.versions
-            length = running.request.context + done
-            self._queue.appendleft(
-                msgspec.structs.replace(
-                    running.request, context=length, reusable=length, output=running.request.output - done
-                )
-            )
-        for session in self._sessions.values():
-            if session.place != "cold":
-                self._move(session, "cold")
+            self._queue.appendleft(self._interrupt(member))
+        self._memory.drop_all()
         self._ends.clear()

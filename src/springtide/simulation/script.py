@@ -5,9 +5,11 @@ All of it follows from (workload, seed, task, slot, attempt): every policy under
 
 import random
 from collections.abc import Iterator
+from math import inf
 from statistics import NormalDist
 from typing import NamedTuple
 
+from springtide.core.member import Member
 from springtide.simulation.distribution import Bounded
 from springtide.simulation.workload import Workload
 
@@ -54,6 +56,7 @@ class Scripts:
     def __init__(self, workload: Workload, seed: int) -> None:
         self.workload = workload
         self._seed = seed
+        self._pauses: dict[Member, list[float]] = {}
 
     def script(self, *, task: int, slot: int, attempt: int = 1) -> Script:
         work = self.workload
@@ -81,6 +84,14 @@ class Scripts:
             failed=failed,
             trained=tuple(_trained(turns, windowed=work.window is not None)),
         )
+
+    def pause(self, member: Member, turn: int) -> float:
+        """Seconds from the end of a member's turn to its next; infinite if there is none."""
+        turns = self._pauses.get(member)
+        if turns is None:
+            script = self.script(task=member.group, slot=member.slot, attempt=member.attempt)
+            turns = self._pauses[member] = [each.latency for each in script.turns[:-1]]
+        return turns[turn] if turn < len(turns) else inf
 
     def _turns(self, prefix: int, wanted: int, own: random.Random, effect: dict[str, float]) -> Iterator[Turn]:
         """Up to `wanted` turns; fewer if the context is full before."""

@@ -1,5 +1,6 @@
 """A modelled run: the controller, scheduler and dispatch of a real one, with modelled engines, trainer and episodes."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,7 +9,7 @@ import msgspec
 from springtide.core.errors import UsageError
 from springtide.core.group import Group
 from springtide.core.trajectory import Trajectory
-from springtide.ports.engine import EngineStats
+from springtide.ports.engine import Engine, EngineStats
 from springtide.ports.trainer import StepReport
 from springtide.runtime.admission import Admission
 from springtide.runtime.clock import LoopClock
@@ -19,11 +20,13 @@ from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.stash import Stash
+from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
@@ -119,11 +122,11 @@ class Simulation:
             reference=strategy.reference,
             colocated=self._colocated,
             pipelining=strategy.pipelining,
-            now=lambda: LoopClock().now(),
+            now=_now,
         )
-        self.engines = [ModelledEngine(cluster, evicts=strategy.evicts) for _ in range(rollout)]
+        self.engines = [ModelledEngine(cluster, now=_now, evicts=strategy.evicts) for _ in range(rollout)]
         self._lanes = dict(zip(lanes(rollout), self.engines, strict=True))
-        self._publish = cluster.costs.publish
+        self._cluster = cluster
         self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
         self._config = SchedulingConfig(
@@ -156,6 +159,7 @@ class Simulation:
             ledger=ledger,
             lockstep=False,
             decode_steps=self._strategy.decode_steps,
+            residency=self._residency,
         )
         barrier = TurnBarrier() if self._strategy.turnwise else None
         player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock, barrier=barrier)
@@ -197,9 +201,21 @@ class Simulation:
         await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
         return self._outcomes(steps, ledger, dispatch.stats)
 
+    def _residency(self, engine: Engine) -> Residency | None:
+        policy = retention.policy(self._strategy.retention, self._cluster.costs, self._scripts.pause)
+        if policy is None:
+            return None
+        return Residency(
+            policy,
+            capacity=self._cluster.kv_tokens,
+            host=self._cluster.host_tokens if self._strategy.evicts == "warm" else 0,
+            max_batch=self._cluster.max_batch,
+            decode_steps=self._strategy.decode_steps,
+        )
+
     def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
         if name == "load_weights":
-            return self._publish
+            return self._cluster.costs.publish
         if lane == "trainer":
             return self.trainer.spent if name == "train" else 0.0
         return self._lanes[lane].spent if name == "generate" else 0.0
@@ -232,6 +248,11 @@ def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
 
 def _most_concurrent(strategy: Strategy, ranks: int) -> int:
     return strategy.concurrency_per_rank * ranks if strategy.admission == "fixed" else sys.maxsize
+
+
+def _now() -> float:
+    """On the loop of the simulation that is running."""
+    return asyncio.get_running_loop().time()
 
 
 def simulate(

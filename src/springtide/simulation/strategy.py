@@ -2,14 +2,20 @@
 
 import tomllib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from springtide import settings
 from springtide.core.errors import UsageError
 from springtide.ports.engine import KvPolicy
 from springtide.scheduling.config import StrictModel
+from springtide.scheduling.retention import FORMS, check
+
+
+def _retention(text: str) -> str:
+    check(text)
+    return text
 
 
 class Strategy(StrictModel):
@@ -28,6 +34,9 @@ class Strategy(StrictModel):
     evicts: Literal["warm", "cold"] = Field("cold", description="Where evicted KV goes: host memory, or nowhere.")
     batchwise: bool = Field(False, description="Issue no group before all earlier ones are complete.")
     turnwise: bool = Field(False, description="The next turns of all episodes begin together: batched environments.")
+    retention: Annotated[str, AfterValidator(_retention)] = Field(
+        "lru", description=f"Who keeps KV on the device while its environment works: {FORMS}."
+    )
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
     reference: bool = Field(True, description="Training needs the reference policy's log-probs.")
     pipelining: str = Field(
@@ -57,5 +66,6 @@ def strategy_from(overrides: Sequence[str]) -> Strategy:
         try:
             Strategy.model_validate({name: values[name]}, strict=True)
         except ValidationError:
-            raise UsageError(f"--set {text}: {name} takes {setting.allowed}.") from None
+            allowed = f"one of {FORMS}" if name == "retention" else setting.allowed
+            raise UsageError(f"--set {text}: {name} takes {allowed}.") from None
     return Strategy.model_validate(values)
