@@ -1,6 +1,7 @@
 """A rank in rollout, modelled: KV residency, prefill and decode as the service costs say, no event per token.
 
 A visit (`step`) admits queued turns, computes what they lack, and decodes until the first turn ends or it is full.
+What they lack is computed in the passes that decode the others (chunked prefill); without any it is a pass of its own.
 All sequences of a batch advance together, so the time of a stretch of decode steps is a closed form, and the end of a
 turn is a point on the rank's own count of decode steps.
 
@@ -217,6 +218,7 @@ class ModelledEngine:
         does not fit waits for it.
         """
         begin = self._time()
+        decoding = bool(self._batch)
         computes = False
         while self._arrivals and self._arrivals[0][0] <= begin + INSTANT:
             _, member = self._arrivals.popleft()
@@ -230,7 +232,7 @@ class ModelledEngine:
                 break
             self._queue.popleft()
             computes |= self._start(session, request, begin)
-        if computes:
+        if computes and not decoding:
             self._spend("prefill", self._costs.prefill_base)
 
     def _start(self, session: Session, request: ModelledRequest, begin: float) -> bool:
