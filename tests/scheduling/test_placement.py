@@ -40,3 +40,15 @@ def test_loads_are_the_episodes_that_live_there_and_stay_balanced(ranks, moves):
             homes[who] = rank = placement.place(who)
             assert placement.loads[rank] <= 1.25 * mean + 8 + 1
         assert placement.loads == [sum(home == rank for home in homes.values()) for rank in range(ranks)]
+
+
+def test_a_rank_that_rolls_out_no_longer_gets_nobody_until_it_is_back():
+    placement = GroupAffinity(3, together=0)
+    first = [placement.place(member(group, 0)) for group in range(3)]
+    placement.restrict(1)
+    assert [placement.place(member(group, 0)) for group in range(3, 7)] == [0, 0, 0, 0]
+    for group in range(3):
+        placement.forget(member(group, 0))
+    placement.restrict(3)
+    assert sorted(first) == [0, 1, 2]
+    assert {placement.place(member(group, 0)) for group in range(10, 12)} == {1, 2}

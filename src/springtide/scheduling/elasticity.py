@@ -85,7 +85,7 @@ class Elasticity:
     """Asked once per version, between steps. Keeps how often a better split was seen, and when it moved last."""
 
     rates: Rates
-    _wanted: int = field(default=0, init=False)
+    _wanted: int | None = field(default=None, init=False)
     _quiet: int = field(default=0, init=False)
 
     def split(self, seen: Readiness, rollout: int, demand: Demand) -> int:
@@ -101,13 +101,13 @@ class Elasticity:
         )
         gain = self._at(seen, best, demand) / now - 1
         if gain < LEAST_GAIN:
-            self._wanted = rollout
+            self._wanted = None
             return rollout
-        again = (self._wanted - rollout) * (best - rollout) > 0
+        again = self._wanted is not None and (self._wanted - rollout) * (best - rollout) > 0
         self._wanted = best
         if gain < BURST_GAIN and not again:
             return rollout
-        self._quiet = COOLDOWN
+        self._quiet, self._wanted = COOLDOWN, None
         return best
 
     def _at(self, seen: Readiness, rollout: int, demand: Demand) -> float:

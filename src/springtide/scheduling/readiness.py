@@ -7,8 +7,8 @@ import msgspec
 
 from springtide.core.member import Member
 
-TURN_WEIGHT = 1 / 256
-"""Of a new turn in the means: a few hundred turns are remembered."""
+TURN_WEIGHT = 1 / 4096
+"""Of a new turn in the means: enough turns for all ages. Just before an update, those of old episodes prevail."""
 
 GROUP_WEIGHT = 1 / 16
 

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -16,14 +17,16 @@ from springtide.runtime.clock import LoopClock
 from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
-from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
+from springtide.runtime.readiness import ReadinessFeed
+from springtide.runtime.roles import Roles
 from springtide.runtime.stash import Stash
 from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.residency import Residency
@@ -34,13 +37,15 @@ from springtide.simulation.engine import ModelledEngine
 from springtide.simulation.executor import InlineExecutor
 from springtide.simulation.player import ScriptedPlayer
 from springtide.simulation.script import Scripts
-from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks
+from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks, no_evaluator
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
 from springtide.simulation.trainer import ModelledTrainer
 from springtide.simulation.virtual_loop import run_virtual
 from springtide.simulation.workload import Workload
 from springtide.telemetry.ledger import Ledger
+
+SWITCH = "role_switch"
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +59,8 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     trained_tokens: tuple[int, ...]
     staleness: tuple[int, ...]
     """Of each group, in the order of consumption."""
+    splits: tuple[int, ...]
+    """Ranks in rollout when each step was applied."""
     ledger: dict[str, dict[str, float]]
     """Seconds by lane and bin, of the whole run."""
     stats: EngineStats
@@ -73,12 +80,15 @@ class Steps:
         self.ends: list[float] = []
         self.tokens: list[int] = []
         self.staleness: list[int] = []
+        self.split: Callable[[], int] = lambda: 0
+        self.splits: list[int] = []
 
     def decided(self, event: Event, commands: Sequence[Command]) -> None:
         pass
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
         self.ends.append(self._now())
+        self.splits.append(self.split())
         self.tokens.append(report.trained_tokens)
         for group in groups:
             oldest = [member.oldest_version for member in group.valid_members]
@@ -105,7 +115,7 @@ class Simulation:
         warm_steps: int = 0,
         timeline: Timeline | None = None,
     ) -> None:
-        rollout = strategy.rollout_ranks or cluster.ranks
+        rollout = strategy.rollout_ranks or (cluster.ranks // 2 if elastic(strategy) else cluster.ranks)
         if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
             raise UsageError(
                 f"rollout_ranks = {rollout} leaves none of the {cluster.ranks} ranks of '{cluster.name}' to train in "
@@ -124,9 +134,12 @@ class Simulation:
             pipelining=strategy.pipelining,
             now=_now,
         )
-        self.engines = [ModelledEngine(cluster, now=_now, evicts=strategy.evicts) for _ in range(rollout)]
-        self._lanes = dict(zip(lanes(rollout), self.engines, strict=True))
+        engines = cluster.ranks - 1 if elastic(strategy) else rollout
+        self.engines = [ModelledEngine(cluster, now=_now, evicts=strategy.evicts) for _ in range(engines)]
+        self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
         self._cluster = cluster
+        self._rollout = rollout
+        self._switching: set[asyncio.Future[None]] = set()
         self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
         self._config = SchedulingConfig(
@@ -135,7 +148,7 @@ class Simulation:
             group_size=workload.group_size,
             steps=warm_steps + steps,
             staleness=strategy.staleness,
-            max_concurrent=min(_most_concurrent(strategy, rollout), cluster.environment_slots),
+            max_concurrent=min(_most_concurrent(strategy, engines), cluster.environment_slots),
             min_valid=1,
             batchwise=strategy.batchwise,
             group_deadline=1e9,
@@ -149,9 +162,6 @@ class Simulation:
         watch = None if self._timeline is None else self._timeline.watch(clock.now)
         executor = InlineExecutor(self._cost, ledger, watch=watch)
         steps = Steps(clock.now)
-        scheduler = Scheduler(
-            self._config, Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
-        )
         dispatch = Dispatch(
             engines=self.engines,
             executor=executor,
@@ -161,10 +171,21 @@ class Simulation:
             decode_steps=self._strategy.decode_steps,
             residency=self._residency,
         )
+        controller = self._controller(clock, ledger, executor, dispatch, steps)
+        self._set_up_policies(controller, dispatch, clock)
+        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
+        return self._outcomes(steps, ledger, dispatch.stats)
+
+    def _controller(
+        self, clock: LoopClock, ledger: Ledger, executor: InlineExecutor, dispatch: Dispatch, steps: Steps
+    ) -> Controller:
         barrier = TurnBarrier() if self._strategy.turnwise else None
         player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock, barrier=barrier)
+        steps.split = lambda: dispatch.rollout_ranks
         controller = Controller(
-            scheduler=scheduler,
+            scheduler=Scheduler(
+                self._config, Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
+            ),
             journal=NoJournal(),
             executor=executor,
             clock=clock,
@@ -172,18 +193,11 @@ class Simulation:
             trainer=self.trainer,
             dispatch=dispatch,
             publication=Publication(trainer=self.trainer, dispatch=dispatch, executor=executor, kv=self._strategy.kv),
-            evaluator=Evaluator(
-                player=player,
-                source=Tasks(),
-                dispatch=dispatch,
-                temperature=1.0,
-                success_reward=1.0,
-                concurrent=1,
-                max_attempts=1,
-            ),
+            evaluator=no_evaluator(player, dispatch),
             checkpoints=NoCheckpoints(),
             stash=Stash(),
-            observers=Observers([steps]),
+            observers=Observers([steps, ReadinessFeed(dispatch.readiness, clock.now)]),
+            move_ranks=partial(self._move_ranks, dispatch, executor),
         )
         controller.episodes = Episodes(
             player=player,
@@ -194,12 +208,36 @@ class Simulation:
             post=controller.post_member,
             fail=controller.fail,
         )
+        return controller
+
+    def _set_up_policies(self, controller: Controller, dispatch: Dispatch, clock: LoopClock) -> None:
+        dispatch.roll_out_on(self._rollout)
+        fold, cluster = dispatch.readiness, self._cluster
         if self._law is not None:
             Admission(
-                dispatch.readiness, law=self._law, ranks=lambda: len(self.engines), now=clock.now, post=controller.post
+                fold, law=self._law, ranks=lambda: dispatch.rollout_ranks, now=clock.now, post=controller.post
             ).start()
-        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
-        return self._outcomes(steps, ledger, dispatch.stats)
+        if elastic(self._strategy):
+            live = (self._config.staleness + 1) * self._config.groups_per_step * self._config.group_size
+            controller.roles = Roles(
+                fold,
+                Elasticity(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
+                demand=Demand(ranks=cluster.ranks, live=live, reference=self._strategy.reference),
+                rollout=self._rollout,
+                now=clock.now,
+                post=controller.post,
+            )
+
+    def _move_ranks(self, dispatch: Dispatch, executor: InlineExecutor, rollout: int) -> None:
+        """Ranks that join the rollout, and the trainer as a whole, are away until they have changed."""
+        joining = range(dispatch.rollout_ranks, rollout)
+        dispatch.roll_out_on(rollout)
+        self.trainer.resize(self._cluster.ranks - rollout)
+        for number in joining:
+            lane = lanes(len(self.engines))[number]
+            task = asyncio.ensure_future(executor.run(lane, lambda: None, name=SWITCH))
+            self._switching.add(task)
+            task.add_done_callback(self._switching.discard)
 
     def _residency(self, engine: Engine) -> Residency | None:
         policy = retention.policy(self._strategy.retention, self._cluster.costs, self._scripts.pause)
@@ -216,6 +254,8 @@ class Simulation:
     def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
         if name == "load_weights":
             return self._cluster.costs.publish
+        if name == SWITCH:
+            return self._cluster.costs.role_switch
         if lane == "trainer":
             return self.trainer.spent if name == "train" else 0.0
         return self._lanes[lane].spent if name == "generate" else 0.0
@@ -230,9 +270,14 @@ class Simulation:
             step_ends=tuple(steps.ends),
             trained_tokens=tuple(steps.tokens),
             staleness=tuple(steps.staleness[self._warm * groups :]),
+            splits=tuple(steps.splits),
             ledger=ledger.seconds(),
             stats=stats,
         )
+
+
+def elastic(strategy: Strategy) -> bool:
+    return strategy.elasticity != "static"
 
 
 def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:

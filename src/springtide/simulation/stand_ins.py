@@ -10,6 +10,9 @@ from springtide.core.task import Split, Task
 from springtide.core.trajectory import Trajectory
 from springtide.ports.environment import Environment, Observation, PhaseLimits
 from springtide.ports.journal import EndRecord, Entry
+from springtide.rollout.episode import EpisodePlayer
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.evaluator import Evaluator
 from springtide.scheduling.events import Boundary
 
 
@@ -84,3 +87,16 @@ class Tasks:
 
     async def close(self) -> None:
         pass
+
+
+def no_evaluator(player: EpisodePlayer, dispatch: Dispatch) -> Evaluator:
+    """A simulation never evaluates."""
+    return Evaluator(
+        player=player,
+        source=Tasks(),
+        dispatch=dispatch,
+        temperature=1.0,
+        success_reward=1.0,
+        concurrent=1,
+        max_attempts=1,
+    )

@@ -26,6 +26,9 @@ class Strategy(StrictModel):
     rollout_ranks: int = Field(
         0, ge=0, description="Ranks in rollout, the others train; 0: as the bound has it (async), all of them (sync)."
     )
+    elasticity: Literal["static", "rates"] = Field(
+        "static", description="static: the split stays. rates: ranks move to where the slower side is fastest."
+    )
     concurrency_per_rank: int = Field(128, ge=1, description="Episodes in flight per rollout rank.")
     admission: Literal["fixed", "law"] = Field(
         "fixed", description="fixed: so many episodes per rank. law: as many as keep its batch full, and fit."

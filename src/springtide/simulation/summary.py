@@ -7,7 +7,7 @@ import msgspec
 
 from springtide.simulation.bound import bound
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.simulate import Outcomes, simulate
+from springtide.simulation.simulate import Outcomes, elastic, simulate
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
 from springtide.simulation.workload import Workload
@@ -48,7 +48,7 @@ def summarise(
     """Simulate once per seed; `timeline` gets what the first one's ranks did."""
     limit = 0 if strategy.mode == "sync" else strategy.staleness
     most = bound(workload, cluster, staleness=limit, reference=strategy.reference)
-    if strategy.mode == "async" and strategy.rollout_ranks == 0:
+    if strategy.mode == "async" and strategy.rollout_ranks == 0 and not elastic(strategy):
         strategy = strategy.model_copy(update={"rollout_ranks": most.rollout_ranks})
     runs = [
         simulate(

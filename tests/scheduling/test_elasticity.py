@@ -1,0 +1,81 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.elasticity import COOLDOWN, Demand, Elasticity, Rates
+from springtide.scheduling.readiness import Readiness
+
+NOTHING = dict.fromkeys(ServiceCosts.model_fields, 0.0)
+COSTS = ServiceCosts(
+    **(NOTHING | {"decode_base": 0.01, "decode_sequence": 0.001, "forward_token": 0.001, "backward_token": 0.002})
+)
+RATES = Rates(costs=COSTS, kv_tokens=10_000, max_batch=20)
+
+
+def seen(**changes):
+    plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "turns": 4.0, "trained": 1000.0}
+    return Readiness(**(plain | {"interval": None, "backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes))
+
+
+def demand(**changes):
+    return Demand(**({"ranks": 8, "live": 10_000, "reference": False} | changes))
+
+
+def test_a_rank_makes_what_its_batch_makes_in_the_time_of_a_turn():
+    # Ten fit; a turn of 50 tokens takes 50 x 20 ms = 1 s; an episode has four.
+    assert RATES.rollout(seen(), 1, live=10_000) == pytest.approx(10 / 4)
+    assert RATES.rollout(seen(), 3, live=10_000) == pytest.approx(3 * 10 / 4)
+
+
+def test_what_the_staleness_bound_lets_in_flight_is_shared_by_the_ranks():
+    # Five each, without pauses: a step takes 15 ms, a turn 0.75 s.
+    assert RATES.rollout(seen(), 2, live=10) == pytest.approx(2 * 5 / (0.75 * 4))
+    with_pauses = RATES.rollout(seen(environment=3.0), 1, live=10)
+    # Of ten, b are on the device: b = 10 t / (t + 3) with t = 50 (0.01 + 0.001 b).
+    assert with_pauses == pytest.approx(10 / ((3 + 50 * (0.01 + 0.001 * 1.6596)) * 4), rel=1e-3)
+
+
+def test_training_goes_by_tokens():
+    assert RATES.training(seen(), 2, reference=False) == pytest.approx(2 / (0.003 * 1000))
+
+
+def test_nothing_moves_before_enough_is_known():
+    assert Elasticity(RATES).split(seen(turns=None), 4, demand()) == 4
+    assert Elasticity(RATES).split(seen(ended=3), 4, demand()) == 4
+
+
+def best_split():
+    return max(range(1, 8), key=lambda ranks: min(ranks * 2.5, (8 - ranks) / 3))
+
+
+def test_a_large_gain_is_taken_at_once_and_then_left_to_show():
+    elastic = Elasticity(RATES)
+    assert best_split() == 1
+    assert elastic.split(seen(), 6, demand()) == 1
+    for _ in range(COOLDOWN):
+        assert elastic.split(seen(), 5, demand()) == 5
+    assert elastic.split(seen(), 5, demand()) == 1
+
+
+def test_a_small_gain_has_to_be_seen_twice_and_a_tiny_one_never():
+    slower = seen(
+        trained=380.0
+    )  # 8 - n ranks train at (8 - n) / 1.14: 4.4 with n = 3. Two roll out 5.0, a gain of 14 %.
+    elastic = Elasticity(RATES)
+    assert elastic.split(slower, 3, demand()) == 3
+    assert elastic.split(slower, 3, demand()) == 2
+    assert all(Elasticity(RATES).split(slower, 2, demand()) == 2 for _ in range(3))
+
+
+@given(st.floats(0, 60), st.floats(100, 9000), st.floats(1, 500), st.floats(10, 50_000), st.integers(2, 64), st.data())
+def test_a_move_never_predicts_less(environment, context, output, trained, ranks, data):
+    known = seen(environment=environment, context=context, output=output, trained=trained)
+    wanted = demand(ranks=ranks)
+    rollout = data.draw(st.integers(1, ranks - 1))
+    elastic = Elasticity(RATES)
+    for _ in range(4):
+        moved = elastic.split(known, rollout, wanted)
+        assert 1 <= moved <= ranks - 1
+        assert RATES.throughput(known, moved, wanted) >= RATES.throughput(known, rollout, wanted)
+        rollout = moved
