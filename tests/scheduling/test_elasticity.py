@@ -59,7 +59,7 @@ def test_a_large_gain_is_taken_at_once_and_then_left_to_show():
 
 
 def test_a_small_gain_has_to_be_seen_twice_and_a_tiny_one_never():
-    # Training takes 1.14 s of a rank per episode: 4.4 per second with three that roll out. With two it is 5.0, 14 % more.
+    # An episode trains for 1.14 s of a rank: 4.4 per second with three that roll out. With two it is 5.0, 14 % more.
     slower = seen(trained=380.0)
     elastic = Elasticity(RATES)
     assert elastic.split(slower, 3, demand()) == 3
