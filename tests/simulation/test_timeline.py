@@ -27,9 +27,9 @@ def test_work_becomes_spans_and_neighbours_of_a_kind_one():
     ]
 
 
-def test_of_work_that_began_before_it_was_asked_for_only_what_is_left_is_drawn():
+def test_work_that_began_before_it_was_asked_for_is_drawn_from_then():
     made = timeline((9.0, "trainer", "train", {"actor": 6.0, "optimizer": 2.0, "rollout": -4.0}))
-    assert made.spans == [Span("trainer", "actor", 9.0, 3.0), Span("trainer", "optimizer", 12.0, 1.0)]
+    assert made.spans == [Span("trainer", "actor", 5.0, 6.0), Span("trainer", "optimizer", 11.0, 2.0)]
 
 
 def test_it_can_be_drawn(tmp_path):

@@ -26,10 +26,12 @@ from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.residency import Residency
+from springtide.scheduling.retention import RetentionPolicy
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
@@ -114,7 +116,9 @@ class Simulation:
         steps: int,
         warm_steps: int = 0,
         timeline: Timeline | None = None,
+        policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
     ) -> None:
+        """`policy` makes each rank's policy of retention, in the place of the strategy's."""
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if elastic(strategy) else cluster.ranks)
         if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
             raise UsageError(
@@ -122,6 +126,7 @@ class Simulation:
                 "async; name fewer."
             )
         self._workload, self._strategy = workload, strategy
+        self._policy = policy
         self._warm = warm_steps
         self._timeline = timeline
         self._colocated = rollout == cluster.ranks
@@ -240,7 +245,11 @@ class Simulation:
             task.add_done_callback(self._switching.discard)
 
     def _residency(self, engine: Engine) -> Residency | None:
-        policy = retention.policy(self._strategy.retention, self._cluster.costs, self._scripts.pause)
+        costs = self._cluster.costs
+        if self._policy is not None:
+            policy: RetentionPolicy | None = self._policy(costs)
+        else:
+            policy = retention.policy(self._strategy.retention, costs, self._scripts.pause)
         if policy is None:
             return None
         return Residency(
@@ -309,10 +318,11 @@ def simulate(
     steps: int,
     warm_steps: int = 0,
     timeline: Timeline | None = None,
+    policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
 ) -> Outcomes:
     """The modelled run on the virtual clock (L2). UsageError for a split that leaves no rank to train."""
     simulation = Simulation(
-        workload, cluster, strategy, seed=seed, steps=steps, warm_steps=warm_steps, timeline=timeline
+        workload, cluster, strategy, seed=seed, steps=steps, warm_steps=warm_steps, timeline=timeline, policy=policy
     )
     outcomes, _ = run_virtual(simulation.main)
     return outcomes

@@ -38,12 +38,10 @@ class Timeline:
         """For the executor: told of each piece of work when it begins."""
 
         def told(lane: str, name: str, cost: float | Mapping[str, float]) -> None:
-            start = now()
             kinds = cost if isinstance(cost, Mapping) else {name: cost}
-            # Where work was done before it was asked for, its kinds share the time that is left.
-            ahead = sum(seconds for seconds in kinds.values() if seconds < 0)
-            left = 1 + ahead / (sum(kinds.values()) - ahead) if ahead else 1.0
-            for kind, seconds in ((kind, left * seconds) for kind, seconds in kinds.items()):
+            # What is negative was booked as waiting while this work was done: it began so much sooner.
+            start = now() + sum(seconds for seconds in kinds.values() if seconds < 0)
+            for kind, seconds in kinds.items():
                 if seconds > 0:
                     self._add(Span(lane, kind, start, seconds))
                     start += seconds
