@@ -60,11 +60,11 @@ class Timeline:
 
 
 def draw(timeline: Timeline, path: Path, *, title: str, steps: tuple[float, ...], lanes: int = 32) -> None:
-    """A picture of at most `lanes` lanes, the trainer first. Vertical lines are the ends of train steps."""
+    """A picture of at most `lanes` lanes that worked, the trainer first. Vertical lines are the ends of train steps."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    names = sorted({span.lane for span in timeline.spans}, key=_order)[:lanes]
+    names = sorted({span.lane for span in timeline.spans if span.kind != "load_weights"}, key=_order)[:lanes]
     figure = Figure(figsize=(11, 1.6 + 0.28 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     for row, lane in enumerate(names):
