@@ -87,6 +87,16 @@ class Recipe(StrictModel):
                 f"scheduling.window = {scheduling.window} is not allowed in sync, which consumes groups in issue "
                 'order: leave it out, or set scheduling.mode = "async".'
             )
+        if scheduling.mode == "sync":
+            problems += [
+                f'scheduling.{name} = "{value}" is not allowed in sync, where all episodes of a batch take their turns '
+                f'together: leave it out, or set scheduling.mode = "async".'
+                for name, value, plain in (
+                    ("retention", scheduling.retention, "lru"),
+                    ("admission", scheduling.admission, "fixed"),
+                )
+                if value != plain
+            ]
         if scheduling.mode == "async" and (scheduling.window or 0) > scheduling.groups_per_step:
             problems.append(
                 f"scheduling.window = {scheduling.window} is above scheduling.groups_per_step = "

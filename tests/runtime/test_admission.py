@@ -18,7 +18,7 @@ class Law:
 
 
 def told(limits, *, turns):
-    fold, posted = ReadinessFold(), []
+    fold, posted = ReadinessFold(prefilled=lambda: 0), []
     admission = Admission(fold, law=Law(limits), ranks=lambda: 2, now=lambda: 0.0, post=posted.append)
     admission.start()
     for number in range(turns):

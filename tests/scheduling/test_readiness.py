@@ -18,7 +18,7 @@ def test_a_mean_is_plain_at_first_and_then_forgets():
 
 
 def test_turns_tell_of_the_environment_and_of_their_contexts():
-    fold = ReadinessFold()
+    fold = ReadinessFold(prefilled=lambda: 260)
     fold.opened()
     fold.turn_ready(A, 0.0)
     fold.turn_ended(A, 2.0, context=100, output=10)
@@ -28,12 +28,12 @@ def test_turns_tell_of_the_environment_and_of_their_contexts():
     assert seen.environment == 3.0, "the first turn was preceded by none"
     assert seen.context == (110 + 160) / 2
     assert seen.output == 15
-    assert seen.appended == 30, "of 140 tokens, 110 were there"
+    assert seen.appended == 130, "what engines say, over all turns"
     assert (seen.open, seen.ended) == (1, 0)
 
 
 def test_an_episode_that_is_over_leaves_nothing():
-    fold = ReadinessFold()
+    fold = ReadinessFold(prefilled=lambda: 0)
     fold.opened()
     fold.turn_ended(A, 2.0, context=100, output=10)
     fold.closed(A)
@@ -44,7 +44,7 @@ def test_an_episode_that_is_over_leaves_nothing():
 
 
 def test_complete_groups_wait_until_a_step_takes_them():
-    fold = ReadinessFold()
+    fold = ReadinessFold(prefilled=lambda: 0)
     for group, now in ((7, 1.0), (5, 3.0), (6, 9.0)):
         fold.group_complete(group, now)
     seen = fold.snapshot(10.0)
@@ -57,7 +57,7 @@ def test_complete_groups_wait_until_a_step_takes_them():
 
 
 def test_nothing_is_known_before_anything_happened():
-    seen = ReadinessFold().snapshot(0.0)
+    seen = ReadinessFold(prefilled=lambda: 0).snapshot(0.0)
     assert (seen.environment, seen.context, seen.output, seen.appended, seen.interval) == (None,) * 5
 
 

@@ -1,6 +1,7 @@
 """Wires a run: every part is made here, by hand, and knows only the ports of the others."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,11 +13,13 @@ from springtide.policy.config import PretrainedModelConfig
 from springtide.policy.device import choose_device, compute_dtype
 from springtide.policy.model import served_copy
 from springtide.ports.clock import Clock
+from springtide.ports.engine import Engine
 from springtide.ports.environment import EnvironmentSource
 from springtide.ports.executor import Executor
 from springtide.ports.journal import Journal
 from springtide.rollout.episode import Player
 from springtide.rollout.renderer import Renderer
+from springtide.runtime.admission import Admission
 from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
@@ -25,9 +28,14 @@ from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
+from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.recovery import Recovery
 from springtide.runtime.stash import Stash
+from springtide.scheduling import retention
+from springtide.scheduling.admission import ConcurrencyLaw
+from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.sink import SinkGroup
@@ -96,8 +104,12 @@ def assemble(
     renderer: Renderer,
     source: EnvironmentSource,
     around: Surroundings,
+    costs: ServiceCosts | None = None,
 ) -> Assembly:
-    """All parts of a run around its trainer and its engine. Computes nothing: it is called where the loop runs."""
+    """All parts of a run around its trainer and its engine. Computes nothing: it is called where the loop runs.
+
+    `costs` are the engine's, where the recipe `needs_costs`.
+    """
     scheduler = Scheduler(
         recipe.scheduling,
         milestones(recipe),
@@ -112,6 +124,7 @@ def assemble(
         ledger=around.ledger,
         lockstep=scheduler.sync,
         decode_steps=recipe.engine.decode_steps,
+        residency=partial(_residency, recipe, costs),
     )
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)
@@ -125,8 +138,18 @@ def assemble(
         invalid_rates=invalid_rates,
         success_reward=recipe.evaluation.success_reward,
     )
-    observers = Observers([monitor])
+    observers = Observers([monitor, ReadinessFeed(dispatch.readiness, around.clock.now)])
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
+    if costs is not None and recipe.scheduling.admission == "law":
+        law = ConcurrencyLaw(
+            costs=costs,
+            kv_tokens=engine.capabilities.capacity_tokens,
+            host_tokens=recipe.engine.host_capacity_tokens,
+            max_batch=recipe.engine.max_batch,
+        )
+        controller.admission = Admission(
+            dispatch.readiness, law=law, ranks=lambda: 1, now=around.clock.now, post=controller.post
+        )
     recovery = Recovery(
         journal=around.journal,
         checkpoints=around.checkpoints,
@@ -146,6 +169,24 @@ def assemble(
         recovery=recovery,
         monitor=monitor,
         trainer=trainer,
+    )
+
+
+def needs_costs(recipe: Recipe) -> bool:
+    """Whether a policy of the run goes by what work takes."""
+    return recipe.scheduling.retention != "lru" or recipe.scheduling.admission == "law"
+
+
+def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Residency | None:
+    policy = None if costs is None else retention.policy(recipe.scheduling.retention, costs)
+    if policy is None:
+        return None
+    return Residency(
+        policy,
+        capacity=engine.capabilities.capacity_tokens,
+        host=recipe.engine.host_capacity_tokens,
+        max_batch=recipe.engine.max_batch,
+        decode_steps=recipe.engine.decode_steps,
     )
 
 

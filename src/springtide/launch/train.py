@@ -13,10 +13,11 @@ from functools import partial
 
 from springtide.config import Recipe
 from springtide.core.errors import SpringtideError, StorageFullError
+from springtide.engines.calibration import Calibration
 from springtide.evaluation.count import Count
 from springtide.evaluation.report import write_report
 from springtide.evaluation.result import RunResult, history
-from springtide.launch.assembly import Assembly, Surroundings, assemble, make_engine
+from springtide.launch.assembly import Assembly, Surroundings, assemble, make_engine, needs_costs
 from springtide.launch.chats import Chat
 from springtide.launch.checkpoints import RunCheckpoints
 from springtide.launch.lanes import lane_threads, start_lane
@@ -175,8 +176,17 @@ class Run:
             if self._customize is not None:
                 self._customize(trainer)
             engine = await around.executor.run("engine", partial(make_engine, self._recipe, trainer), name="prepare")
+            costs = None
+            if needs_costs(self._recipe):
+                costs = await around.executor.run("engine", Calibration(engine).costs, name="prepare")
             assembly = assemble(
-                self._recipe, trainer=trainer, engine=engine, renderer=renderer, source=source, around=around
+                self._recipe,
+                trainer=trainer,
+                engine=engine,
+                costs=costs,
+                renderer=renderer,
+                source=source,
+                around=around,
             )
             await self._train(assembly)
             await self._keep_last(assembly, around)

@@ -20,6 +20,7 @@ from springtide.ports.clock import Clock
 from springtide.ports.executor import Executor
 from springtide.ports.journal import EndRecord, Entry, Journal
 from springtide.ports.trainer import Trainer
+from springtide.runtime.admission import Admission
 from springtide.runtime.checkpoints import Checkpoints
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
@@ -95,6 +96,7 @@ class Controller:
         self._observers = observers
         self._move_ranks = move_ranks
         self.roles: Roles | None = None
+        self.admission: Admission | None = None
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
         self._failure: asyncio.Future[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -130,6 +132,8 @@ class Controller:
         self._spawn("dispatch", self._dispatch.run, shown=False)
         for event in first:
             self.post(event)
+        if self.admission is not None:
+            self.admission.start()
         try:
             while not self._done:
                 await self._turn()

@@ -69,7 +69,7 @@ class Dispatch:
             )
             for lane, engine in zip(lanes(len(engines)), engines, strict=True)
         ]
-        self.readiness = ReadinessFold()
+        self.readiness = ReadinessFold(self._prefilled)
         self._placement = GroupAffinity(len(self._ranks))
         self._homes: dict[Member, int] = {}
         self._futures: dict[Member, tuple[asyncio.Future[Sampled], float]] = {}
@@ -150,6 +150,9 @@ class Dispatch:
             return self._ranks[0].stats
         names = EngineStats.__struct_fields__
         return EngineStats(**{name: sum(getattr(rank.stats, name) for rank in self._ranks) for name in names})
+
+    def _prefilled(self) -> int:
+        return sum(rank.stats.prefilled for rank in self._ranks)
 
     # -- the engines' side -------------------------------------------------------------------------------------------
 

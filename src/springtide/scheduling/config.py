@@ -1,14 +1,23 @@
 """Settings of the scheduling decisions. Class defaults are the vetted setting."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from springtide.scheduling.retention_names import REAL_FORMS, check
 
 
 class StrictModel(BaseModel):
     """A recipe section: unknown keys are errors, values are not changed after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _retention(name: str) -> str:
+    if name == "oracle":
+        raise ValueError("only a simulation knows when environments return")
+    check(name)
+    return name
 
 
 class SchedulingConfig(StrictModel):
@@ -33,6 +42,12 @@ class SchedulingConfig(StrictModel):
         False, description="Issue no group before all earlier ones are complete; async, K = 1: one step off."
     )
     max_concurrent: int = Field(128, ge=1, description="Episodes in flight at once.")
+    admission: Literal["fixed", "law"] = Field(
+        "fixed", description="Episodes in flight: max_concurrent, or as many as keep the batch full and fit (async)."
+    )
+    retention: Annotated[str, AfterValidator(_retention)] = Field(
+        "lru", description=f"Who keeps KV on the device while its environment works (async): {REAL_FORMS}."
+    )
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
     min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")
     max_reissues: int = Field(2, ge=0, description="Times that an expired group's prompt is issued again.")

@@ -17,7 +17,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot. Means are over recent turns, or groups; None until there was one.
 
     `environment`: seconds from the end of a turn until the next one is ready. `context`: tokens that a turn leaves in
-    the context. `output`, `appended`: tokens that a turn samples, and that it computes anew. `turns`, `trained`: turns
+    the context. `output`, `appended`: tokens that a turn samples, and that engines compute for it, those of lost KV
+    left out: more than its text is longer where a history is not only appended to. `turns`, `trained`: turns
     of an episode, and tokens that the trainer has to process for it. `interval`: seconds between complete groups.
     `backlog`: complete groups that no step has begun to train on; `oldest`: seconds since the
     first of them was complete, 0 without one. `open`: episodes in flight; `ended`: those that were.
@@ -51,17 +52,18 @@ class Mean:
 
 
 class ReadinessFold:
-    """The reducer. Every method is one event, in order of time (seconds)."""
+    """The reducer. Every method is one event, in order of time (seconds). `prefilled`: tokens that engines have
+    computed for the first time, of all turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefilled: Callable[[], int]) -> None:
+        self._prefilled = prefilled
         self._environment = Mean(TURN_WEIGHT)
         self._context = Mean(TURN_WEIGHT)
         self._output = Mean(TURN_WEIGHT)
-        self._appended = Mean(TURN_WEIGHT)
         self._turns = Mean(TURN_WEIGHT)
         self._trained = Mean(TURN_WEIGHT)
         self._interval = Mean(GROUP_WEIGHT)
-        self._paused: dict[Member, tuple[float, int]] = {}
+        self._paused: dict[Member, float] = {}
         self._open = 0
         self._ended = 0
         self.turns = 0
@@ -91,13 +93,11 @@ class ReadinessFold:
     def turn_ready(self, member: Member, now: float) -> None:
         """A turn waits for its tokens."""
         if member in self._paused:
-            self._environment.add(now - self._paused[member][0])
+            self._environment.add(now - self._paused[member])
 
     def turn_ended(self, member: Member, now: float, *, context: int, output: int) -> None:
         """A turn with `context` tokens presented has sampled `output` more."""
-        if member in self._paused:
-            self._appended.add(max(0, context - self._paused[member][1]))
-        self._paused[member] = (now, context + output)
+        self._paused[member] = now
         self._context.add(context + output)
         self._output.add(output)
         self.turns += 1
@@ -120,7 +120,7 @@ class ReadinessFold:
             environment=self._environment.value,
             context=self._context.value,
             output=self._output.value,
-            appended=self._appended.value,
+            appended=self._prefilled() / self.turns if self.turns else None,
             turns=self._turns.value,
             trained=self._trained.value,
             interval=self._interval.value,

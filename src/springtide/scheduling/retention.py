@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 from springtide.core.errors import UsageError
 from springtide.core.member import Member
 from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.retention_names import check, parts
 
 Place = Literal["hot", "warm", "cold"]
 SLACK = 0.05
@@ -263,26 +264,16 @@ class Oracle(BreakEven):
         return Hold(inf if cheaper else now, -(now + pause))
 
 
-FORMS = "lru, lru-ordered, cap-SHARE, ttl-SECONDS, decay-SECONDS, min-waste, residency-SHARE, oracle, break-even"
-"""What `retention` takes."""
+def policy(text: str, costs: ServiceCosts, pauses: Pauses | None = None) -> RetentionPolicy | None:
+    """One rank's own; None for the engine's own eviction on demand. UsageError for another name.
 
-
-def check(text: str) -> None:
-    """ValueError if no policy is called that."""
-    name, number = _parts(text)
-    plain = name in ("lru", "lru-ordered", "min-waste", "oracle", "break-even")
-    limit = {"cap": 1.0, "residency": 1.0, "ttl": inf, "decay": inf}.get(name)
-    if not (plain and number is None) and not (limit is not None and number is not None and 0 < number <= limit):
-        raise ValueError(f"'{text}' is none of {FORMS} (SHARE above 0 and at most 1, SECONDS above 0)")
-
-
-def policy(text: str, costs: ServiceCosts, pauses: Pauses) -> RetentionPolicy | None:
-    """One rank's own; None for the engine's own eviction on demand. UsageError for another name."""
+    `pauses`: what the oracle knows; without, there is none.
+    """
     try:
         check(text)
     except ValueError as error:
         raise UsageError(f"retention: {error}.") from None
-    name, number = _parts(text)
+    name, number = parts(text)
     made: dict[str, Callable[[float], RetentionPolicy]] = {
         "lru-ordered": lambda _: Recency(),
         "cap": Cap,
@@ -290,15 +281,8 @@ def policy(text: str, costs: ServiceCosts, pauses: Pauses) -> RetentionPolicy | 
         "decay": Decay,
         "min-waste": lambda _: MinWaste(costs),
         "residency": ResidencyCap,
-        "oracle": lambda _: Oracle(costs, pauses),
         "break-even": lambda _: BreakEven(costs),
     }
+    if pauses is not None:
+        made["oracle"] = lambda _: Oracle(costs, pauses)
     return None if name == "lru" else made[name](number or 0.0)
-
-
-def _parts(text: str) -> tuple[str, float | None]:
-    name, _, last = text.rpartition("-")
-    try:
-        return name, float(last)
-    except ValueError:
-        return text, None

@@ -219,9 +219,9 @@ class Simulation:
         dispatch.roll_out_on(self._rollout)
         fold, cluster = dispatch.readiness, self._cluster
         if self._law is not None:
-            Admission(
+            controller.admission = Admission(
                 fold, law=self._law, ranks=lambda: dispatch.rollout_ranks, now=clock.now, post=controller.post
-            ).start()
+            )
         if elastic(self._strategy):
             live = (self._config.staleness + 1) * self._config.groups_per_step * self._config.group_size
             controller.roles = Roles(

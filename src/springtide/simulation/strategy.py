@@ -10,7 +10,7 @@ from springtide import settings
 from springtide.core.errors import UsageError
 from springtide.ports.engine import KvPolicy
 from springtide.scheduling.config import StrictModel
-from springtide.scheduling.retention import FORMS, check
+from springtide.scheduling.retention_names import FORMS, check
 
 
 def _retention(text: str) -> str:
