@@ -277,10 +277,20 @@ def test_a_late_result_of_an_older_attempt_is_dropped():
     made = scheduler(max_attempts=3)
     made.on(Published(0))
     finish(made, 0, 1, None)
-    before = made.running
+    before = set(made.in_flight)
     assert finish(made, 0, 1, 1.0, attempt=1) == []
     assert not made.groups[0].slots[1].done
-    assert made.running == before - 1
+    assert made.in_flight == before, "it frees nobody's place"
+
+
+def test_a_result_that_comes_twice_or_from_an_earlier_process_changes_nothing():
+    made = scheduler(mode="async", groups_per_step=3, max_concurrent=2)
+    made.on(Published(0))
+    started = [c for c in finish(made, 0, 0, 1.0) if isinstance(c, StartMember)]
+    assert len(started) == 1
+    assert finish(made, 0, 0, 1.0) == []
+    assert made.on(MemberFinished(group=0, slot=1, attempt=1, epoch=-1, reward=1.0)) == []
+    assert made.in_flight == {(0, 1, 1), (1, 0, 1)}
 
 
 def test_dynamic_sampling_sets_equal_rewards_aside_and_issues_another_task():

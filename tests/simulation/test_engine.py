@@ -112,6 +112,22 @@ def test_a_group_s_prompt_is_computed_once_and_what_all_share_once_per_version()
     assert engine.stats().hot_tokens == 2 * 60 + 5 * 10
 
 
+@pytest.mark.parametrize("through_host", [False, True])
+def test_a_group_s_prompt_of_an_older_version_is_not_a_newcomer_s(through_host):
+    engine = rank(host_tokens=1000)
+    engine.submit([turn(member(0, 0))])
+    play(engine)
+    if through_host:
+        engine.demote(member(0, 0), "warm")
+    engine.load_weights(number=1, weights="", kv="keep")
+    engine.submit([turn(member(0, 0), 1, context=110, reusable=110)])
+    play(engine)
+    before = engine.stats().prefilled
+    engine.submit([turn(member(0, 1))])
+    play(engine)
+    assert engine.stats().prefilled - before == 100
+
+
 def test_a_pause_keeps_the_session_and_the_next_turn_computes_what_is_new():
     engine = rank()
     engine.submit([turn(member(0))])

@@ -146,9 +146,12 @@ class Controller:
         commands: list[Command] = []
         entries: list[Entry] = []
         ends: list[EndRecord] = []
+        written: list[Trajectory] = []
         told: list[tuple[Event, list[Command]]] = []
         now = self._clock.now()
         for event, trajectories in items:
+            if isinstance(event, MemberFinished) and not self.scheduler.expects(event):
+                continue  # Told twice, or too late: neither journal nor stash may take it for what was accepted.
             if isinstance(event, MemberFinished | GroupScored):
                 for trajectory in trajectories:
                     self._stash.put(trajectory)
@@ -158,11 +161,11 @@ class Controller:
             ends += self.scheduler.ends()
             commands += decided
             told.append((event, decided))
-        written = [trajectory for _, trajectories in items for trajectory in trajectories]
+            written += trajectories
         await self._append(partial(self._journal.append, entries=entries, trajectories=written, ends=ends))
         for command in commands:
             self._execute(command)
-        for event, _ in items:
+        for event, _ in told:
             if isinstance(event, MemberFinished):
                 self._dispatch.close(Member(Purpose.TRAIN, event.group, event.slot, event.attempt))
             elif isinstance(event, GroupScored):

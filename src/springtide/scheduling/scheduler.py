@@ -84,18 +84,16 @@ class Scheduler:
         self.published, self.publishing = -1, False
         self.saved, self.saving = -1, False
         self._save_failed_at = -1
-        self.evaluating = False
         self.evaluated: set[int] = set()
         self.groups: dict[int, LiveGroup] = {}
         self.next_group = self.next_task = 0
         self.reissue: deque[tuple[int, int]] = deque()
         self.waiting = Waiting(ordered=self.sync)
-        self.running = 0
+        self.in_flight: set[tuple[int, int, int]] = set()
         self.concurrent = config.max_concurrent
-        self.finished = self.aborted = False
-        self.filtered = self.expired = 0
+        self.evaluating = self.finished = self.aborted = False
+        self.filtered = self.expired = self._filtered_this_step = 0
         self._places = Places(config.groups_per_step, self.window)
-        self._filtered_this_step = 0
         self.patience = Patience(config.groups_per_step)
         self.boundary = Boundary()
         self._open_ends: list[EndRecord] = []
@@ -140,12 +138,15 @@ class Scheduler:
         """Ends to be journalled with the commands of the last `on`."""
         return self._recorded
 
+    def expects(self, event: MemberFinished) -> bool:
+        """Whether that attempt is in flight: the message is neither a second one nor of an earlier process."""
+        return event.epoch == self.epoch and (event.group, event.slot, event.attempt) in self.in_flight
+
     # -- starting and resuming ---------------------------------------------------------------------------------------
 
     def _start(self, boundary: Boundary) -> None:
         self.boundary = boundary
-        self.trained = boundary.step
-        self.saved = boundary.step
+        self.trained = self.saved = boundary.step
         self.milestones = self.milestones.starting_at(boundary.step)
         self._restore(boundary)
 
@@ -178,7 +179,7 @@ class Scheduler:
             self._places = Places(self.config.groups_per_step, self.window)
             self._restore(self.boundary)
         self.waiting.clear()
-        self.running = 0
+        self.in_flight.clear()
         return [command for group in self.groups.values() for command in self._continue_group(group)]
 
     def _continue_group(self, group: LiveGroup) -> Iterator[Command]:
@@ -196,11 +197,12 @@ class Scheduler:
 
     def _member_finished(self, event: MemberFinished) -> list[Command]:
         group = self.groups.get(event.group)
-        slot = group.slots[event.slot] if group is not None else None
-        if event.epoch == self.epoch:
-            self.running -= 1
-        if group is None or slot is None or not slot.running or event.attempt != slot.attempt:
+        if not self.expects(event):
             return []
+        self.in_flight.remove((event.group, event.slot, event.attempt))
+        if group is None:
+            return []
+        slot = group.slots[event.slot]
         if slot.finish(event.reward, event.reason, attempts=self.config.max_attempts):
             self.patience.failed(slot.reason)
         else:
@@ -233,9 +235,8 @@ class Scheduler:
     def _group_completed(self, group: LiveGroup) -> list[Command]:
         needed = min(self.config.min_valid, self.config.group_size)
         if len(group.rewards) < needed:
-            return self._expire(
-                group, f"{len(group.rewards)} of {len(group.slots)} members were valid, {needed} needed"
-            )
+            reason = f"{len(group.rewards)} of {len(group.slots)} members were valid, {needed} needed"
+            return self._expire(group, reason)
         self.patience.worked()
         may_filter = self.config.filter_zero_variance and self._filtered_this_step < self.config.max_filtered_per_step
         if may_filter and group.zero_variance:
@@ -325,7 +326,7 @@ class Scheduler:
         return not (self.evaluating and exclusive) and not (self.sync and (self.training or self.publishing))
 
     def _issue_groups(self) -> Iterator[Command]:
-        if self.config.batchwise and (self.running or self.waiting):
+        if self.config.batchwise and (self.in_flight or self.waiting):
             return
         batch = self.config.groups_per_step
         consumed = (self.trained + (1 if self.training else 0)) * batch
@@ -334,12 +335,12 @@ class Scheduler:
             yield from self._issue_group()
 
     def _start_members(self) -> Iterator[Command]:
-        while self.waiting and self.running < self.concurrent:
+        while self.waiting and len(self.in_flight) < self.concurrent:
             group_id, index, delay = self.waiting.pop()
             group = self.groups[group_id]
             slot = group.slots[index]
             slot.running = True
-            self.running += 1
+            self.in_flight.add((group_id, index, slot.attempt))
             yield StartMember(
                 group=group_id, slot=index, attempt=slot.attempt, task=group.task, epoch=self.epoch, delay=delay
             )

@@ -252,7 +252,7 @@ class ModelledEngine:
         """Onto the copy stream, into `room` tokens of the device."""
         self._stream_free = session.arrives = max(begin, self._stream_free) + self._costs.reload(session.kv)
         self._counts["reloads"] += 1
-        self._memory.hold(session, room, version=self.version)
+        self._memory.hold(session, room, version=session.version)
 
     def _enter(self, request: ModelledRequest, kv: int) -> bool:
         """Put a turn into the batch whose session has `kv` tokens here. Whether anything had to be computed for it."""

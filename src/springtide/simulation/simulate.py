@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from springtide.core.errors import UsageError
 from springtide.core.group import Group
 from springtide.core.trajectory import Trajectory
 from springtide.ports.engine import Engine, EngineStats
+from springtide.ports.journal import Journal
 from springtide.ports.trainer import StepReport
 from springtide.runtime.admission import Admission
 from springtide.runtime.clock import LoopClock
@@ -104,7 +106,11 @@ class Steps:
 
 
 class Simulation:
-    """One modelled run. `main` drives it to its end on the loop it is awaited on: virtual, or real for emulation."""
+    """One modelled run. `main` drives it to its end on the loop it is awaited on: virtual, or real for emulation.
+
+    `journal` is told what a real one is told. `scheduling`: settings of the scheduler that neither the workload nor the
+    strategy has.
+    """
 
     def __init__(
         self,
@@ -117,6 +123,8 @@ class Simulation:
         warm_steps: int = 0,
         timeline: Timeline | None = None,
         policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
+        journal: Journal | None = None,
+        scheduling: Mapping[str, Any] | None = None,
     ) -> None:
         """`policy` makes each rank's policy of retention, in the place of the strategy's."""
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if elastic(strategy) else cluster.ranks)
@@ -147,6 +155,7 @@ class Simulation:
         self._switching: set[asyncio.Future[None]] = set()
         self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
+        self._journal: Journal = journal or NoJournal()
         self._config = SchedulingConfig(
             mode=strategy.mode,
             groups_per_step=workload.groups_per_step,
@@ -154,9 +163,8 @@ class Simulation:
             steps=warm_steps + steps,
             staleness=strategy.staleness,
             max_concurrent=min(_most_concurrent(strategy, engines), cluster.environment_slots),
-            min_valid=1,
             batchwise=strategy.batchwise,
-            group_deadline=1e9,
+            **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
 
     async def main(self) -> Outcomes:
@@ -191,7 +199,7 @@ class Simulation:
             scheduler=Scheduler(
                 self._config, Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
             ),
-            journal=NoJournal(),
+            journal=self._journal,
             executor=executor,
             clock=clock,
             ledger=ledger,
