@@ -20,8 +20,8 @@ LINES = [line for text in HELP for line in text.splitlines()]
 
 
 def settings(*, modelled: bool) -> list[str]:
-    """Those in the examples of `simulate`, or of all other commands."""
-    lines = [line for line in LINES if ("springtide simulate" in line) == modelled]
+    """Those in the examples of `simulate` and `plan`, or of all other commands."""
+    lines = [line for line in LINES if bool(re.search(r"springtide (simulate|plan)", line)) == modelled]
     return sorted({word for line in lines for word in re.findall(r"--set (\S+=[^\s\[]+)", line)})
 
 

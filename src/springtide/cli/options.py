@@ -14,6 +14,22 @@ Overrides = Annotated[
     ),
 ]
 
+ModelledCluster = Annotated[str, typer.Option("--cluster", metavar="CLUSTER", help="The modelled hardware.")]
+
+ModelledOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SETTING=VALUE",
+        help="Change how the cluster is run (see `springtide simulate --list`); may be repeated.",
+    ),
+]
+
+GroupsPerStep = Annotated[
+    int | None,
+    typer.Option("--groups-per-step", min=1, metavar="N", help="Groups per batch, in place of the workload's."),
+]
+
 RecipeName = Annotated[
     str,
     typer.Argument(metavar="RECIPE", help="A built-in name (see `springtide recipe list`), a file, or a run's folder."),

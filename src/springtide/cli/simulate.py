@@ -8,11 +8,12 @@ import msgspec
 import typer
 from rich.table import Table
 
-from springtide.cli.console import output
-from springtide.cli.options import Json, examples
+from springtide.cli.console import errors, output
+from springtide.cli.options import GroupsPerStep, Json, ModelledCluster, ModelledOverrides, examples
 from springtide.core.errors import MissingExtraError, UsageError
 from springtide.simulation import cluster as clusters
 from springtide.simulation import workload as workloads
+from springtide.simulation.bands import WIDTH, Band, bands
 from springtide.simulation.strategy import Strategy, strategy_from
 from springtide.simulation.summary import Summary, summarise
 from springtide.simulation.timeline import Timeline, draw
@@ -25,26 +26,25 @@ def register(app: typer.Typer) -> None:
             "springtide simulate tau",
             "springtide simulate tau --cluster h100-14b --set kv=keep --set evicts=warm --seeds 5",
             "springtide simulate swe --cluster h100-32b --set staleness=2 --picture swe.png",
+            "springtide simulate tau --set kv=keep --bands",
             "springtide simulate --list",
         ),
     )(simulate)
 
 
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SETTING=VALUE", help="Change how the cluster is run (see --list); may be repeated."),
-]
-
-
 def simulate(
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload; --list shows all.")] = "",
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="The modelled hardware.")] = "h100-7b",
-    overrides: Overrides = None,
+    cluster: ModelledCluster = "h100-7b",
+    overrides: ModelledOverrides = None,
+    groups_per_step: GroupsPerStep = None,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Train steps that are measured.")] = 6,
     warm_steps: Annotated[int, typer.Option(min=0, metavar="N", help="Train steps before them.")] = 2,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs, of which the median counts.")] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="SEED", help="Of the first run.")] = 0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw what every rank did (first run).")] = None,
+    with_bands: Annotated[
+        bool, typer.Option("--bands", help="Also with each group of costs, and the latency, 30 % lower and higher.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--list", help="List workloads, clusters and settings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -57,9 +57,10 @@ def simulate(
     if picture is not None and find_spec("matplotlib") is None:
         raise MissingExtraError(feature="--picture", extra="train")
     timeline = Timeline() if picture is not None else None
+    work, hardware = workloads.preset(workload, groups_per_step), clusters.cluster(cluster)
     summary, runs = summarise(
-        workloads.preset(workload),
-        clusters.cluster(cluster),
+        work,
+        hardware,
         strategy_from(overrides or ()),
         seeds=list(range(seed, seed + seeds)),
         steps=steps,
@@ -71,8 +72,25 @@ def simulate(
         title = f"{workload} on {cluster}, {summary.strategy['mode']} (L2)"
         draw(timeline, picture, title=title, steps=runs[0].step_ends)
         output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
+    told = msgspec.to_builtins(summary)
+    if with_bands:
+        found = bands(summary, work, hardware, steps=steps, warm_steps=warm_steps, watch=_announce)
+        _print_bands(found)
+        told["bands"] = msgspec.to_builtins(found)
     if as_json:
-        typer.echo(msgspec.json.encode(summary).decode())
+        typer.echo(msgspec.json.encode(told).decode())
+
+
+def _announce(what: str) -> None:
+    errors().print(f"Simulating {what} ...", highlight=False)
+
+
+def _print_bands(found: list[Band]) -> None:
+    table = Table("what", f"at -{WIDTH:.0%}", f"at +{WIDTH:.0%}", "change", box=None, pad_edge=False)
+    for band in found:
+        change = f"{band.change_lower:+.1%} / {band.change_higher:+.1%}"
+        table.add_row(band.what, f"{band.lower:,.0f}", f"{band.higher:,.0f}", change)
+    output().print(table)
 
 
 def _print(summary: Summary) -> None:

@@ -33,8 +33,61 @@ class Bound:
     """T_env / T_gpu of a turn at the batch size that the bound assumes."""
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What each part could do alone, for any number of ranks. Rates are trained tokens per second."""
+
+    tokens: float
+    """Sampled, per valid episode."""
+    rollout_seconds: float
+    """Of a rank, per valid episode: those that the infrastructure fails are paid for."""
+    training_seconds: float
+    """Of a rank, per valid episode."""
+    update_seconds: float
+    """Of the optimizer, which more ranks do not make shorter, per episode of a batch."""
+    batch_tokens: float
+    """Trained tokens of a batch."""
+    slowest: float
+    """Seconds of a batch's slowest episode, alone on an idle rank."""
+    slot_seconds: float
+    """An environment is taken for so long, per valid episode, if its rank is otherwise idle."""
+    environment_ratio: float
+
+    def rollout(self, ranks: int) -> float:
+        return ranks * self.tokens / self.rollout_seconds
+
+    def training(self, ranks: int) -> float:
+        return self.tokens / (self.training_seconds / ranks + self.update_seconds)
+
+    def staleness(self, limit: int) -> float:
+        """With at most `limit` + 1 batches under way."""
+        return (limit + 1) * self.batch_tokens / self.slowest
+
+    def environments(self, slots: int) -> float:
+        """With at most `slots` environments at the same time."""
+        return slots * self.tokens / self.slot_seconds
+
+    def split(self, ranks: int) -> int:
+        """Ranks in rollout, of `ranks`, where the slower side is fastest."""
+        return max(range(1, ranks), key=lambda rollout: min(self.rollout(rollout), self.training(ranks - rollout)))
+
+
 def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bool, seed: int = 0) -> Bound:
     """The bound for this workload on this cluster."""
+    found = limits(workload, cluster, reference=reference, seed=seed)
+    best = found.split(cluster.ranks)
+    fluid = min(found.rollout(best), found.training(cluster.ranks - best))
+    return Bound(
+        fluid=fluid,
+        rollout_ranks=best,
+        slowest=found.slowest,
+        bounded=min(fluid, found.staleness(staleness)),
+        environment_ratio=found.environment_ratio,
+    )
+
+
+def limits(workload: Workload, cluster: Cluster, *, reference: bool, seed: int = 0) -> Limits:
+    """What a rank of this cluster can do for this workload, whatever the number of ranks."""
     scripts = Scripts(workload, seed)
     batch = [
         [scripts.script(task=task, slot=slot) for slot in range(workload.group_size)]
@@ -47,23 +100,15 @@ def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bo
     busy, turn = _rollout_seconds(episodes, cluster, workload.group_size)
     trained = fmean(sum(script.trained) for script in kept)
     costs = cluster.costs
-    training = (costs.actor(1) + (costs.reference_token if reference else 0.0)) * trained
     step = workload.groups_per_step * workload.group_size
-    rates = {
-        ranks: min(
-            ranks * valid * tokens / busy,
-            tokens / (training / (cluster.ranks - ranks) + costs.optimizer / step),
-        )
-        for ranks in range(1, cluster.ranks)
-    }
-    best = max(rates, key=lambda ranks: rates[ranks])
-    slowest = fmean(_slowest(scripts, cluster, number) for number in range(BATCHES))
-    share = step * tokens * (1 - (1 - valid) ** ATTEMPTS)
-    return Bound(
-        fluid=rates[best],
-        rollout_ranks=best,
-        slowest=slowest,
-        bounded=min(rates[best], (staleness + 1) * share / slowest),
+    return Limits(
+        tokens=tokens,
+        rollout_seconds=busy / valid,
+        training_seconds=(costs.actor(1) + (costs.reference_token if reference else 0.0)) * trained,
+        update_seconds=costs.optimizer / step,
+        batch_tokens=step * tokens * (1 - (1 - valid) ** ATTEMPTS),
+        slowest=fmean(_slowest(scripts, cluster, number) for number in range(BATCHES)),
+        slot_seconds=fmean(_alone(script, cluster) for script in episodes) / valid,
         environment_ratio=fmean(turn_.latency for script in episodes for turn_ in script.turns) / turn,
     )
 

@@ -69,8 +69,10 @@ class Scripts:
         prefix = work.system + task_tokens
         reset = work.reset.quantile(own.random())
         turns = list(self._turns(prefix, wanted, own, effect))
-        if work.change_at is not None and task >= work.change_at:
-            turns = [turn._replace(latency=work.change_latency * turn.latency) for turn in turns]
+        changed = work.change_at is not None and task >= work.change_at
+        factor = work.latency_factor * (work.change_latency if changed else 1.0)
+        if factor != 1.0:
+            turns = [turn._replace(latency=factor * turn.latency) for turn in turns]
         failed = own.random() < work.failure
         if failed:
             place = own.randrange(len(turns))

@@ -50,8 +50,12 @@ class Strategy(StrictModel):
     )
 
 
-def strategy_from(overrides: Sequence[str]) -> Strategy:
-    """The default strategy with NAME=VALUE applied. UsageError names what is wrong and what is allowed."""
+OURS = Strategy(kv="keep", evicts="warm", admission="law", retention="break-even", pipelining="adaptive")
+"""Springtide's policies, at a split that stays."""
+
+
+def strategy_from(overrides: Sequence[str], base: Strategy | None = None) -> Strategy:
+    """`base` (the default strategy) with NAME=VALUE applied. UsageError names what is wrong and what is allowed."""
     values: dict[str, Any] = {}
     for text in overrides:
         name, equals, raw = (part.strip() for part in text.partition("="))
@@ -71,4 +75,12 @@ def strategy_from(overrides: Sequence[str]) -> Strategy:
         except ValidationError:
             allowed = f"one of {FORMS}" if name == "retention" else setting.allowed
             raise UsageError(f"--set {text}: {name} takes {allowed}.") from None
-    return Strategy.model_validate(values)
+    return Strategy.model_validate((base or Strategy()).model_dump() | values)
+
+
+def ours(overrides: Sequence[str]) -> Strategy:
+    """Springtide's policies with NAME=VALUE applied; ranks that take turns score the whole batch unless told not to."""
+    found = strategy_from(overrides, OURS)
+    if found.mode == "async" or found.rollout_ranks:
+        return found
+    return strategy_from(overrides, OURS.model_copy(update={"pipelining": "full"}))

@@ -30,6 +30,7 @@ class Workload(StrictModel):
     output_shared: float = Field(0.2, ge=0, le=1)
     latency: Distribution = Field(description="Seconds that the environment takes per turn.")
     latency_shared: float = Field(0.25, ge=0, le=1)
+    latency_factor: float = Field(1.0, gt=0, description="By which all latencies are longer than drawn.")
     reset: Distribution = Field(description="Seconds until an environment is up.")
     grade: Distribution = Constant(type="constant", value=0.0)
     context: int = Field(ge=1, description="Most tokens of context and output.")
@@ -48,9 +49,10 @@ def names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def preset(name: str) -> Workload:
-    """UsageError if there is none of that name."""
+def preset(name: str, groups_per_step: int | None = None) -> Workload:
+    """With batches of its own size, or of so many groups. UsageError if there is none of that name."""
     if name not in names():
         raise UsageError(f"There is no workload '{name}'; there are: {', '.join(names())}.")
     file = resources.files("springtide.simulation") / PRESETS / f"{name}.toml"
-    return Workload.model_validate(tomllib.loads(file.read_text()))
+    found = Workload.model_validate(tomllib.loads(file.read_text()))
+    return found if groups_per_step is None else found.model_copy(update={"groups_per_step": groups_per_step})
