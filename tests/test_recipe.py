@@ -163,6 +163,10 @@ def test_every_mistake_gets_its_own_sentence():
         (["scheduling.group_size=1"], ("scheduling.group_size = 1", "at least 2")),
         (["scheduling.min_valid=9"], ("scheduling.min_valid = 9", "scheduling.group_size = 8")),
         (["scheduling.window=3"], ("scheduling.window = 3", "sync")),
+        (["scheduling.retention=break-even"], ('scheduling.retention = "break-even"', 'scheduling.mode = "async"')),
+        (["scheduling.admission=law"], ('scheduling.admission = "law"', 'scheduling.mode = "async"')),
+        (["scheduling.mode=async", "scheduling.retention=lfu"], ("scheduling.retention", "'lfu' is none of lru")),
+        (["scheduling.mode=async", "scheduling.retention=oracle"], ("scheduling.retention", "only a simulation")),
         (["scheduling.mode=async", "scheduling.window=17"], ("scheduling.window = 17", "groups_per_step = 16")),
         (["training.algorithm.mini_batches=17"], ("mini_batches = 17", "groups_per_step = 16")),
         (["rollout.temperature=0"], ("rollout.temperature = 0", "scheduling.steps is 0")),
@@ -239,7 +243,7 @@ def numbers(kind, low, high):
 
 
 CROSS_CHECKED = {"heads", "kv_heads", "hidden", "max_context", "max_tokens_per_turn", "capacity_tokens", "group_size"}
-CROSS_CHECKED |= {"min_valid", "window", "mini_batches", "temperature"}
+CROSS_CHECKED |= {"min_valid", "window", "mini_batches", "temperature", "retention", "admission"}
 
 
 def sections(model):

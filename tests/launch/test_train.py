@@ -115,10 +115,16 @@ def test_an_exported_policy_can_be_trained_further_as_a_pretrained_model(finishe
     assert same(weights(further, 0), weights(folder, 3))
 
 
-def test_async_keeps_its_bound_and_its_books(tmp_path):
-    recipe, folder = new_run(tmp_path, "scheduling.mode=async", "scheduling.steps=6")
+POLICIES = ("scheduling.retention=break-even", "scheduling.admission=law", "engine.capacity_tokens=512")
+
+
+@pytest.mark.parametrize("policies", [(), POLICIES], ids=["plain", "policies"])
+def test_async_keeps_its_bound_and_its_books(tmp_path, policies):
+    recipe, folder = new_run(tmp_path, "scheduling.mode=async", "scheduling.steps=6", *policies)
     train(recipe=recipe, folder=folder)
     reader = open_journal_reader(folder.journal)
+    limits = reader.execute("SELECT count(*) FROM entries WHERE tag = 'concurrency_set'").fetchone()
+    assert (limits != (0,)) == bool(policies)
     assert reader.execute("SELECT count(*), count(DISTINCT grp * 100 + slot) FROM ends").fetchone() == (24, 24)
 
 
