@@ -3,7 +3,7 @@
 import pytest
 
 from springtide.scheduling.costs import ServiceCosts
-from springtide.simulation.bands import GROUPS, LATENCY, bands, scaled
+from springtide.simulation.bands import GROUPS, LATENCY, Band, bands, scaled
 from springtide.simulation.cluster import cluster
 from springtide.simulation.script import Scripts
 from springtide.simulation.strategy import Strategy
@@ -27,7 +27,7 @@ def test_every_cost_is_in_one_group():
 
 
 def test_each_moves_the_right_way_and_the_largest_effect_comes_first():
-    # In turns, every run trains the same groups; otherwise other groups can come first, which is worth a percent.
+    # In turns, every run trains the same groups; otherwise other groups can come first, which is worth several percent.
     summary, told = found(SHOP, H100, Strategy(mode="sync"))
     given = summary.goodput_tokens_per_s
     by_name = {band.what: band for band in told}
@@ -66,3 +66,11 @@ def test_latencies_are_longer_by_the_factor_before_and_after_a_change_of_the_wor
     for task, factor in ((0, 1.3), (1, 2.6)):
         plain, scripted = (Scripts(work, 0).script(task=task, slot=0).turns for work in (SHOP, longer))
         assert [turn.latency for turn in scripted] == pytest.approx([factor * turn.latency for turn in plain])
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher", "chance"), [(0.24, 0.07, True), (-0.03, -0.02, True), (0.2, -0.1, False), (0.001, 0.002, False)]
+)
+def test_what_is_better_both_ways_is_chance(lower, higher, chance):
+    band = Band(what="decode", lower=1.0, higher=1.0, change_lower=lower, change_higher=higher)
+    assert band.by_chance == chance

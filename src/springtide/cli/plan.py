@@ -22,8 +22,8 @@ def register(app: typer.Typer) -> None:
         "plan",
         epilog=examples(
             "springtide plan tau --cluster h100-14b --target 5000",
-            "springtide plan swe --cluster h100-32b --target 2000 --set staleness=3 --ranks-max 128",
-            "springtide plan roll10 --target 20000 --groups-per-step 256 --json",
+            "springtide plan swe --cluster h100-32b --target 1500 --set staleness=3 --ranks-max 32",
+            "springtide plan roll10 --target 12000 --groups-per-step 128 --json",
         ),
     )(plan)
 

@@ -91,6 +91,13 @@ def _print_bands(found: list[Band]) -> None:
         change = f"{band.change_lower:+.1%} / {band.change_higher:+.1%}"
         table.add_row(band.what, f"{band.lower:,.0f}", f"{band.higher:,.0f}", change)
     output().print(table)
+    chance = [band.what for band in found if band.by_chance]
+    if chance:
+        output().print(
+            f"Chance shows in: {', '.join(chance)} (the same sign both ways); take more --steps or --seeds.",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def _print(summary: Summary) -> None:

@@ -13,6 +13,9 @@ from springtide.simulation.workload import Workload
 WIDTH = 0.3
 """Costs are lowered and raised by this share of themselves."""
 
+NOTABLE = 0.01
+"""A change by a smaller share of the goodput is not remarked upon."""
+
 GROUPS: dict[str, tuple[str, ...]] = {
     "prefill": ("prefill_base", "prefill_token", "prefill_attention"),
     "decode": ("decode_base", "decode_sequence", "decode_context"),
@@ -42,6 +45,12 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def effect(self) -> float:
         return max(abs(self.change_lower), abs(self.change_higher))
+
+    @property
+    def by_chance(self) -> bool:
+        """It is better (or worse) both ways, by more than `NOTABLE`: other episodes were trained."""
+        least, most = sorted((self.change_lower, self.change_higher))
+        return least > NOTABLE or most < -NOTABLE
 
 
 def bands(
