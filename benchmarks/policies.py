@@ -6,6 +6,7 @@ What is run was written down in policies.toml before the policies were; what is 
 Ours is not tuned: it starts with half of the ranks in rollout and finds the rest by itself. Needs no torch.
 """
 
+import argparse
 import itertools
 import random
 import statistics
@@ -257,30 +258,43 @@ def main() -> None:
     quick = options.quick
     seeds = [options.seed + seed for seed in (run["seeds"][:1] if quick else run["seeds"])]
     entries = [entry for entry in PLAN["preset"] if not quick or entry["workload"] == "roll10"]
-    with ProcessPoolExecutor(started["cores"]) as pool:
-        bench = Bench(pool, seeds=seeds, steps=3 if quick else run["steps"], warm=run["warm_steps"])
-        few = Bench(pool, seeds=seeds[:1], steps=3 if quick else run["steps"], warm=run["warm_steps"])
-        presets = {entry["workload"]: compare(bench, entry) for entry in entries}
-        after = Bench(pool, seeds=seeds[:3], steps=12, warm=run["warm_steps"])
-        shocked = {} if quick else shock(after)
-        ablations = {} if quick else {entry["workload"]: ablation(few, entry) for entry in entries}
-    header = ("preset", "T_env/T_gpu", "of the bound", "vs sync", "vs async", "vs reconstruction", "KV hits", "binds")
-    print(table(header, list(rows(presets))))
-    kept = ("bound_fraction", "vs_sync", "vs_async", "vs_reconstruction", "binds")
-    figures = {
-        "presets": {name: {key: found[key] for key in kept} for name, found in presets.items()},
-        "hit_rate": min(found["hit_rate"] for found in presets.values()),
-    }
-    figures |= {key: shocked[key] for key in ("waiting_reduction", "settle_steps") if key in shocked}
-    record = {
+    record: dict[str, Any] = {
         "label": "L2",
         "machine": started,
         "deviations": DEVIATIONS,
-        "presets": presets,
-        "ablations": ablations,
-        "shock": shocked,
+        "presets": {},
+        "shock": {},
+        "ablations": {},
     }
-    finish("policies", figures=figures, record=record, options=options)
+    keep = partial(finish, "policies", record=record)
+    with ProcessPoolExecutor(started["cores"]) as pool:
+        steps, warm = 3 if quick else run["steps"], run["warm_steps"]
+        bench = Bench(pool, seeds=seeds, steps=steps, warm=warm)
+        for entry in entries:
+            record["presets"][entry["workload"]] = compare(bench, entry)
+            # What takes an hour is not lost with its last minute.
+            keep(figures=figures(record), options=quiet(options))
+        if not quick:
+            record["shock"] = shock(Bench(pool, seeds=seeds[:3], steps=12, warm=warm))
+            few = Bench(pool, seeds=seeds[:1], steps=steps, warm=warm)
+            record["ablations"] = {entry["workload"]: ablation(few, entry) for entry in entries}
+    header = ("preset", "T_env/T_gpu", "of the bound", "vs sync", "vs async", "vs reconstruction", "KV hits", "binds")
+    print(table(header, list(rows(record["presets"]))))
+    keep(figures=figures(record), options=options)
+
+
+def figures(record: dict[str, Any]) -> dict[str, Any]:
+    kept = ("bound_fraction", "vs_sync", "vs_async", "vs_reconstruction", "binds")
+    found = record["presets"]
+    made: dict[str, Any] = {
+        "presets": {name: {key: one[key] for key in kept} for name, one in found.items()},
+        "hit_rate": min(one["hit_rate"] for one in found.values()),
+    }
+    return made | {key: record["shock"][key] for key in ("waiting_reduction", "settle_steps") if key in record["shock"]}
+
+
+def quiet(options: argparse.Namespace) -> argparse.Namespace:
+    return argparse.Namespace(**{**vars(options), "json": False})
 
 
 if __name__ == "__main__":
