@@ -337,6 +337,21 @@ def test_who_is_in_a_step_does_not_depend_on_when_the_trainer_is_free(early):
     assert [c.groups for c in commands if isinstance(c, Train)] == [(2, 4)]
 
 
+@pytest.mark.parametrize(
+    "early",
+    [True, pytest.param(False, marks=pytest.mark.xfail(strict=True, reason="who waits for a place is in issue order"))],
+)
+def test_who_is_in_a_step_does_not_depend_on_how_many_waited_for_the_trainer(early):
+    made = scheduler(mode="async", group_size=1, staleness=9, steps=9, max_concurrent=99)
+    made.on(Published(0))
+    commands = [*finish(made, 0, 0, 1.0), *finish(made, 1, 0, 1.0)]
+    step = StepFinished(step=1, digest="d", trained_tokens=1)
+    events = [MemberFinished(group=group, slot=0, attempt=1, epoch=0, reward=1.0) for group in (3, 2)]
+    for event in [step, *events] if early else [*events, step]:
+        commands += made.on(event)
+    assert [c.group for c in commands if isinstance(c, Prepare)][:3] == [0, 1, 3]
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3])
 @pytest.mark.parametrize("staleness", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("missing", [0, 1, 3])

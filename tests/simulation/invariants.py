@@ -1,13 +1,13 @@
 """What holds in every modelled run, checked while it goes on: books beside the scheduler, the trainer and the episodes.
 
-The books of the ranks are in `rank_books.py`. A check that fails raises `Violation`, whose text begins with the name of
-what is broken:
+The books of the ranks are in `rank_books.py`. A check that fails raises `ViolationError`, whose text begins with the
+name of what is broken:
 
 I1 each issued (group, slot) ends once, and nothing is consumed twice     I6 batches do not depend on the pipelining
 I2 a group is consumed whole, in one update                               I7 KV fits the device and host memory
 I3 no token is staler than the bound when it is trained on                I8 every run ends, and every turn is served
-I4 no token is lost, and each has the version that sampled it             I9 consumption is within the window
-I5 where KV is dropped at an update, none of another version is used      I10 tokens do not depend on what KV went through
+I4 no token is lost; each has the version that sampled it                 I9 consumption is within the window
+I5 KV dropped at an update is used no more                                I10 tokens do not depend on what becomes of KV
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -24,17 +24,20 @@ from springtide.simulation.engine import ModelledRequest
 from springtide.simulation.player import ModelledTrajectory
 from springtide.simulation.script import Scripts
 
+FOREVER = 1e8
+"""Seconds; no run here takes as long, unless it waits for a deadline that stands for none."""
+
 Counts = list[tuple[int, int]]
 """(version, tokens) in order."""
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """An invariant does not hold."""
 
 
 def check(holds: bool, name: str, text: str) -> None:
     if not holds:
-        raise Violation(f"{name}: {text}")
+        raise ViolationError(f"{name}: {text}")
 
 
 def merged(counts: Sequence[tuple[int, int]]) -> Counts:
@@ -82,6 +85,7 @@ class Books:
     def decided(self, event: Event, commands: Sequence[Command], ends: Sequence[EndRecord]) -> None:
         """One event, what was decided, and the ends that were recorded."""
         self.events += 1
+        check(self._now() < FOREVER, "I8", f"{event} is what everybody waited for")
         match event:
             case MemberFinished() if event.epoch == 0:
                 if self._flying.get((event.group, event.slot)) == event.attempt:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from simulation.invariants import Books, Counts, check, merged
-
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion

@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from simulation.faulty import Faults, case, play
-from simulation.invariants import Violation
 
+from simulation.faulty import Faults, case, play
+from simulation.invariants import ViolationError
 from springtide.core.group import End
 from springtide.simulation.distribution import Uniform
 
@@ -43,7 +43,7 @@ def play_all(seeds):
 def check_that_everything_happened(seen, *, events):
     assert seen["events"] >= events
     for name in ("repeated", "moves", "preempted", "reloaded", "recomputed", *End):
-        assert seen[name] > 100, name
+        assert seen[name] > 50, name
     assert seen["aborted"] < 0.01 * seen["steps"], "hardly a run is given up"
 
 
@@ -56,11 +56,18 @@ def test_invariants_hold_under_many_more_faults():
     check_that_everything_happened(play_all(range(1000, 2300)), events=100_000)
 
 
-def undisturbed(seed):
-    """A case in which the trainer has no influence on the rollout: nothing waits for a version, and none costs time."""
+def undisturbed(seed, *, free_trainer):
+    """A case in which the trainer has no influence on the rollout: nothing waits for a version, and none costs time.
+
+    `free_trainer`: no complete group waits for it either.
+    """
     made = case(seed)
     quick = Uniform(type="uniform", start=0.1, stop=9.0)
-    costs = made.cluster.costs.model_copy(update={"publish": 0.0})
+    work = ("optimizer", "swap", "reference_token", "forward_token", "backward_token")
+    pace = 0.0 if free_trainer else 5.0
+    costs = made.cluster.costs.model_copy(
+        update={"publish": 0.0} | {name: pace * getattr(made.cluster.costs, name) for name in work}
+    )
     return replace(
         made,
         workload=made.workload.model_copy(update={"latency": quick}),
@@ -79,16 +86,16 @@ def undisturbed(seed):
     )
 
 
-def check_that_batches_do_not_depend_on_the_pipelining(seed):
+def check_that_batches_do_not_depend_on_the_pipelining(seed, *, free_trainer=True):
     batches = {}
     for mode in MODES:
         for reference in (True, False):
-            run = play(undisturbed(seed).but(pipelining=mode, reference=reference))
+            run = play(undisturbed(seed, free_trainer=free_trainer).but(pipelining=mode, reference=reference))
             batches[mode, reference] = run.books.batches
     one = batches["full", True]
     for setting, other in batches.items():
         if other != one:
-            raise Violation(f"I6: {setting} trains on {other}, and the full batch on {one}")
+            raise ViolationError(f"I6: {setting} trains on {other}, and the full batch on {one}")
     return one
 
 
@@ -98,6 +105,12 @@ def test_batches_do_not_depend_on_the_pipelining():
         order = [group for batch in check_that_batches_do_not_depend_on_the_pipelining(seed) for group in batch]
         overtaken += order != sorted(order)
     assert overtaken > 2, "if all went in issue order, nothing would be shown"
+
+
+@pytest.mark.xfail(strict=True, raises=ViolationError, reason="who waits for a place is in issue order")
+def test_batches_do_not_depend_on_the_pipelining_of_a_busy_trainer():
+    for seed in range(8):
+        check_that_batches_do_not_depend_on_the_pipelining(seed, free_trainer=False)
 
 
 WAYS = (
@@ -122,11 +135,11 @@ def check_that_tokens_do_not_depend_on_the_way(seed):
             if who in expected:
                 common += 1
                 if outputs != expected[who]:
-                    raise Violation(f"I10: {who} samples {outputs}, and elsewhere {expected[who]}")
+                    raise ViolationError(f"I10: {who} samples {outputs}, and elsewhere {expected[who]}")
     return preempted, common
 
 
 def test_tokens_do_not_depend_on_what_becomes_of_their_kv():
     counts = [check_that_tokens_do_not_depend_on_the_way(seed) for seed in range(6)]
-    assert sum(preempted for preempted, _ in counts) > 100
+    assert sum(preempted for preempted, _ in counts) > 20
     assert sum(common for _, common in counts) > 500

@@ -72,3 +72,13 @@ def test_a_kill_runs_no_finally_block_that_waits():
         with pytest.raises(Killed):
             run_virtual(main, kill_after=point)
     assert written == []
+
+
+def test_timers_fire_however_late_it_is():
+    async def main():
+        for _ in range(3):
+            await asyncio.sleep(1e9)
+            await asyncio.sleep(1e-3)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main)[0] == pytest.approx(3e9)

@@ -5,6 +5,7 @@ of callbacks, which is a kill at any await point.
 """
 
 import asyncio
+import math
 from asyncio import base_events
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -44,12 +45,15 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._selector = _Jump(self)
         self._kill_after = kill_after
         self.callbacks = 0
+        self._finest: float = self._clock_resolution
 
     def time(self) -> float:
         return self._now
 
     def jump(self, seconds: float) -> None:
         self._now += max(seconds, 0.0)
+        # What is due now counts as due only if adding the resolution makes a difference: after months it would not.
+        self._clock_resolution = max(self._finest, math.ulp(self._now))
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass

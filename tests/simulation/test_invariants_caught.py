@@ -1,0 +1,296 @@
+"""Each check of the invariants can fail: a bug is planted, and the check that is there for it finds it."""
+
+import math
+
+import msgspec
+import pytest
+
+from simulation.invariants import ViolationError
+from simulation.test_invariants import (
+    check_that_batches_do_not_depend_on_the_pipelining,
+    check_that_tokens_do_not_depend_on_the_way,
+    play_all,
+)
+from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.stash import Stash
+from springtide.scheduling.commands import Train
+from springtide.scheduling.consumption import Places
+from springtide.scheduling.live_group import LiveGroup
+from springtide.scheduling.residency import Residency
+from springtide.scheduling.scheduler import Scheduler
+from springtide.simulation.engine import ModelledEngine
+from springtide.simulation.kv import KvMemory
+from springtide.simulation.trainer import ModelledTrainer
+
+CASES = 150
+"""That are tried before a bug counts as not found."""
+
+
+def around(cls, name):
+    """A planted bug that changes what the method `name` of `cls` does: `plant(original)` makes the new one."""
+
+    def decorate(plant):
+        def put(monkeypatch):
+            monkeypatch.setattr(cls, name, plant(getattr(cls, name)))
+
+        put.__name__ = plant.__name__
+        return put
+
+    return decorate
+
+
+@around(Scheduler, "_member_finished")
+def a_late_attempt_is_accepted(original):
+    def finished(self, event):
+        group = self.groups.get(event.group)
+        if group is None or not group.slots[event.slot].running:
+            return original(self, event)
+        attempt = group.slots[event.slot].attempt
+        return original(self, msgspec.structs.replace(event, attempt=attempt, epoch=self.epoch))
+
+    return finished
+
+
+def a_late_attempt_gets_through(monkeypatch):
+    a_late_attempt_is_accepted(monkeypatch)
+    strict = Scheduler.expects
+
+    def gullible(self, event):
+        playing = any(key[:2] == (event.group, event.slot) for key in self.in_flight)
+        return strict(self, event) or (playing and event.group in self.groups)
+
+    monkeypatch.setattr(Scheduler, "expects", gullible)
+
+
+@around(Scheduler, "on")
+def the_last_batch_is_trained_again(original):
+    def on(self, event):
+        commands = original(self, event)
+        for place, command in enumerate(commands):
+            if isinstance(command, Train):
+                before, self.before = getattr(self, "before", command.groups), command.groups
+                commands[place] = msgspec.structs.replace(command, groups=before)
+        return commands
+
+    return on
+
+
+@around(LiveGroup, "ends")
+def an_end_is_lost(original):
+    return lambda self, end, reason, *, step: original(self, end, reason, step=step)[1:]
+
+
+@around(LiveGroup, "ends")
+def an_end_is_recorded_twice(original):
+    return lambda self, end, reason, *, step: 2 * original(self, end, reason, step=step)
+
+
+@around(Stash, "peek")
+def a_member_is_left_out(original):
+    def peek(self, group):
+        whole = original(self, group)
+        return msgspec.structs.replace(whole, members=whole.members[1:])
+
+    return peek
+
+
+@around(Scheduler, "_train")
+def a_step_begins_before_it_is_full(original):
+    def train(self):
+        size, self._places.size = self._places.size, max(1, self._places.taken)
+        yield from original(self)
+        self._places.size = size
+
+    return train
+
+
+@around(Places, "fill")
+def nobody_is_mandatory(original):
+    return lambda self, groups, *, oldest: original(self, groups, oldest=-(10**9))
+
+
+@around(Places, "_in_window")
+def there_is_no_window(original):
+    return lambda self, group, groups: True
+
+
+@around(ModelledEngine, "load_weights")
+def running_turns_keep_their_version(original):
+    def load(self, *, number, weights, kv):
+        kept = {member: running.version for member, running in self._batch.items()}
+        proof = original(self, number=number, weights=weights, kv=kv)
+        for member, running in self._batch.items():
+            running.version = kept[member]
+        return proof
+
+    return load
+
+
+@around(ModelledEngine, "_interrupt")
+def an_interrupted_turn_loses_its_tokens(original):
+    def interrupt(self, member):
+        request = original(self, member)
+        self._partial.pop(member)
+        return request
+
+    return interrupt
+
+
+@around(KvMemory, "drop_all")
+def kv_survives_an_update(original):
+    return lambda self: None
+
+
+@around(KvMemory, "shared")
+def a_prompt_of_any_version_will_do(original):
+    return lambda self, member, *, prefix, shared, version: shared
+
+
+@around(KvMemory, "make_room")
+def there_is_always_room(original):
+    return lambda self, tokens, *, to, keep=None: True
+
+
+@around(KvMemory, "move")
+def host_memory_has_no_end(original):
+    def move(self, session, to):
+        host, self.host = self.host, 10**9
+        original(self, session, to)
+        self.host = host
+
+    return move
+
+
+@around(KvMemory, "_leave_device")
+def tokens_leave_unbooked(original):
+    def leave(self, session):
+        original(self, session)
+        self.hot += 1
+
+    return leave
+
+
+@around(Residency, "_insist")
+def nobody_insists(original):
+    return lambda self, plan, now: None
+
+
+@around(Dispatch, "roll_out_on")
+def a_rank_that_leaves_drops_its_turns(original):
+    def roll_out_on(self, ranks):
+        original(self, ranks)
+        for member in self._futures:
+            home = self._homes.get(member, 0)
+            if home >= ranks:
+                self._ranks[home].cancel(member)
+
+    return roll_out_on
+
+
+@around(Dispatch, "_deliver")
+def a_turn_is_not_delivered(original):
+    return lambda self, finished: original(self, finished[1:])
+
+
+@around(ModelledEngine, "_turn_away")
+def a_turn_gets_lost_in_the_engine(original):
+    def turn_away(self, member):
+        request = original(self, member)
+        self._queue.clear()
+        return request
+
+    return turn_away
+
+
+@around(Scheduler, "_start_members")
+def one_too_many_is_started(original):
+    def start(self):
+        self.concurrent += 1
+        yield from original(self)
+        self.concurrent -= 1
+
+    return start
+
+
+@around(Residency, "plan")
+def a_running_session_is_demoted(original):
+    def plan(self, now, hot_tokens):
+        running = [member for member, session in self._sessions.items() if session.state == "running"]
+        made = original(self, now, hot_tokens)
+        made.demote += [(member, "cold") for member in running]
+        return made
+
+    return plan
+
+
+@around(Scheduler, "_fill_step")
+def places_are_given_when_the_trainer_is_free(original):
+    def fill(self):
+        if not self.training:
+            yield from original(self)
+
+    return fill
+
+
+@around(ModelledTrainer, "_pipelined")
+def pipelined_steps_take_longer(original):
+    def pipelined(self, pipeline, groups):
+        spent = original(self, pipeline, groups)
+        return spent | {"actor": spent["actor"] + 200.0}
+
+    return pipelined
+
+
+@around(ModelledEngine, "_enter")
+def a_turn_without_kv_says_more(original):
+    def enter(self, request, kv):
+        longer = math.ceil(1.5 * request.output) if not kv and request.reusable else request.output
+        return original(self, msgspec.structs.replace(request, output=longer), kv)
+
+    return enter
+
+
+@pytest.mark.parametrize(
+    ("plant", "name"),
+    [
+        (a_late_attempt_gets_through, "I1|I8"),
+        (the_last_batch_is_trained_again, "I1"),
+        (an_end_is_lost, "I1"),
+        (an_end_is_recorded_twice, "I1"),
+        (a_member_is_left_out, "I2"),
+        (a_step_begins_before_it_is_full, "I2"),
+        (nobody_is_mandatory, "I3"),
+        (running_turns_keep_their_version, "I4"),
+        (an_interrupted_turn_loses_its_tokens, "I4"),
+        (kv_survives_an_update, "I5"),
+        (a_prompt_of_any_version_will_do, "I5"),
+        (there_is_always_room, "I7"),
+        (host_memory_has_no_end, "I7"),
+        (tokens_leave_unbooked, "I7"),
+        (nobody_insists, "I8"),
+        (a_rank_that_leaves_drops_its_turns, "I8"),
+        (a_turn_is_not_delivered, "I8"),
+        (a_turn_gets_lost_in_the_engine, "I8"),
+        (one_too_many_is_started, "I8"),
+        (there_is_no_window, "I9"),
+        (a_running_session_is_demoted, "I10"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_planted_bug_is_caught(plant, name, monkeypatch):
+    plant(monkeypatch)
+    with pytest.raises(ViolationError, match=rf"^({name}): "):
+        play_all(range(CASES))
+
+
+def test_batches_that_depend_on_the_trainer_are_caught(monkeypatch):
+    places_are_given_when_the_trainer_is_free(monkeypatch)
+    pipelined_steps_take_longer(monkeypatch)
+    with pytest.raises(ViolationError, match=r"^I6: "):
+        [check_that_batches_do_not_depend_on_the_pipelining(seed) for seed in range(8)]
+
+
+def test_tokens_that_depend_on_evictions_are_caught(monkeypatch):
+    a_turn_without_kv_says_more(monkeypatch)
+    with pytest.raises(ViolationError, match=r"^(I4|I10): "):
+        [check_that_tokens_do_not_depend_on_the_way(seed) for seed in range(6)]
