@@ -1,8 +1,9 @@
 """Which groups the next step is made of: places go to groups as they are complete.
 
 Within a window of the issue order, and never to one whose place an older group needs that would become too old by
-waiting: so no group is overtaken for ever, and no token is staler than the bound. Who is in a step depends on nothing
-but the order in which groups were complete: not on when the trainer is free, nor on how it goes about its work.
+waiting: so no group is overtaken for ever, and no token is staler than the bound. While places are open, who gets them
+depends on nothing but the order in which groups were complete, not on how the trainer goes about its work. Groups that
+are complete while a full step waits for the trainer get their places when it begins, in issue order.
 """
 
 import heapq
