@@ -43,14 +43,14 @@ def test_a_smaller_limit_lets_the_running_end_and_a_larger_one_starts_more():
     made = scheduler(max_concurrent=100)
     made.on(ConcurrencySet(3))
     made.on(Published(0))
-    assert made.running == 3
+    assert len(made.in_flight) == 3
     assert [type(command).__name__ for command in made.on(ConcurrencySet(5))] == ["StartMember"] * 2
     assert made.on(ConcurrencySet(1)) == []
-    assert made.running == 5
+    assert len(made.in_flight) == 5
 
 
 def test_what_the_recipe_allows_stays_the_most():
     made = scheduler(max_concurrent=4)
     made.on(ConcurrencySet(50))
     made.on(Published(0))
-    assert made.running == 4
+    assert len(made.in_flight) == 4
