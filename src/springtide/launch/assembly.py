@@ -117,15 +117,7 @@ def assemble(
         score_groups=source.scores_groups,
     )
     stash = Stash()
-    dispatch = Dispatch(
-        engines=[engine],
-        executor=around.executor,
-        clock=around.clock,
-        ledger=around.ledger,
-        lockstep=scheduler.sync,
-        decode_steps=recipe.engine.decode_steps,
-        residency=partial(_residency, recipe, costs),
-    )
+    dispatch = _dispatch(recipe, engine, costs, around)
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)
     monitor = Monitor(
@@ -141,14 +133,12 @@ def assemble(
     observers = Observers([monitor, ReadinessFeed(dispatch.readiness, around.clock.now)])
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
     if costs is not None and recipe.scheduling.admission == "law":
-        law = ConcurrencyLaw(
-            costs=costs,
-            kv_tokens=engine.capabilities.capacity_tokens,
-            host_tokens=recipe.engine.host_capacity_tokens,
-            max_batch=recipe.engine.max_batch,
-        )
         controller.admission = Admission(
-            dispatch.readiness, law=law, ranks=lambda: 1, now=around.clock.now, post=controller.post
+            dispatch.readiness,
+            law=_law(recipe, costs, engine),
+            ranks=lambda: 1,
+            now=around.clock.now,
+            post=controller.post,
         )
     recovery = Recovery(
         journal=around.journal,
@@ -175,6 +165,27 @@ def assemble(
 def needs_costs(recipe: Recipe) -> bool:
     """Whether a policy of the run goes by what work takes."""
     return recipe.scheduling.retention != "lru" or recipe.scheduling.admission == "law"
+
+
+def _dispatch(recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, around: Surroundings) -> Dispatch:
+    return Dispatch(
+        engines=[engine],
+        executor=around.executor,
+        clock=around.clock,
+        ledger=around.ledger,
+        lockstep=recipe.scheduling.mode == "sync",
+        decode_steps=recipe.engine.decode_steps,
+        residency=partial(_residency, recipe, costs),
+    )
+
+
+def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
+    return ConcurrencyLaw(
+        costs=costs,
+        kv_tokens=engine.capabilities.capacity_tokens,
+        host_tokens=recipe.engine.host_capacity_tokens,
+        max_batch=recipe.engine.max_batch,
+    )
 
 
 def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Residency | None:
