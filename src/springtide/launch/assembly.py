@@ -133,13 +133,7 @@ def assemble(
     observers = Observers([monitor, ReadinessFeed(dispatch.readiness, around.clock.now)])
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
     if costs is not None and recipe.scheduling.admission == "law":
-        controller.admission = Admission(
-            dispatch.readiness,
-            law=_law(recipe, costs, engine),
-            ranks=lambda: 1,
-            now=around.clock.now,
-            post=controller.post,
-        )
+        controller.admission = _admission(_law(recipe, costs, engine), dispatch, controller, around)
     recovery = Recovery(
         journal=around.journal,
         checkpoints=around.checkpoints,
@@ -149,17 +143,13 @@ def assemble(
         stash=stash,
         observers=observers,
         invalid_rates=invalid_rates,
-        progress=lambda step, last: around.board.update(
-            phase="recovering", detail=f"training step {step} of {last} again"
-        ),
+        progress=partial(_show_recovery, around.board),
     )
-    return Assembly(
-        scheduler=scheduler,
-        controller=controller,
-        recovery=recovery,
-        monitor=monitor,
-        trainer=trainer,
-    )
+    return Assembly(scheduler=scheduler, controller=controller, recovery=recovery, monitor=monitor, trainer=trainer)
+
+
+def _show_recovery(board: StatusBoard, step: int, last: int) -> None:
+    board.update(phase="recovering", detail=f"training step {step} of {last} again")
 
 
 def needs_costs(recipe: Recipe) -> bool:
@@ -177,6 +167,10 @@ def _dispatch(recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, a
         decode_steps=recipe.engine.decode_steps,
         residency=partial(_residency, recipe, costs),
     )
+
+
+def _admission(law: ConcurrencyLaw, dispatch: Dispatch, controller: Controller, around: Surroundings) -> Admission:
+    return Admission(dispatch.readiness, law=law, ranks=lambda: 1, now=around.clock.now, post=controller.post)
 
 
 def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
