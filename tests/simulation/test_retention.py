@@ -1,7 +1,7 @@
 """Retention on modelled ranks: what must hold whatever happens, and what it is worth."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from springtide.core.member import Member, Purpose
@@ -16,6 +16,7 @@ from springtide.simulation.workload import preset
 
 COSTS = cluster("h100-14b").costs
 CAPACITY = 700
+VISITS = 1000
 NAMES = ("lru-ordered", "cap-0.5", "ttl-4", "decay-4", "min-waste", "residency-0.8", "oracle", "break-even")
 EVENTS = st.lists(
     st.tuples(
@@ -116,8 +117,8 @@ class Lane:
             assert turn.sampled.length == self.waiting.pop(turn.member)
             self.engine.open.discard(turn.member)
         self.steering.ended(finished)
-        assert self.engine.has_work() or not self.steering.holds
-        return self.engine.has_work()
+        # A batch that ends within the visit leaves those that were held back to the next one, as in a rank.
+        return self.engine.has_work() or self.steering.holds
 
 
 def played(events, name, host):
@@ -137,14 +138,16 @@ def played(events, name, host):
             lane.cancel(who)
         else:
             lane.load(kind)
-    while lane.visit():
-        pass
-    assert not lane.waiting
+    for _ in range(VISITS):
+        if not lane.visit():
+            break
+    assert not lane.waiting, "everybody is served in the end"
     return lane.engine.log
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(events=EVENTS, host=st.sampled_from([0, 300, 5000]))
+@example(events=[("turn", number, 1) for number in range(4)], host=0)
 def test_ready_sessions_stay_capacity_holds_every_turn_ends_and_the_same_events_give_the_same_commands(
     name, events, host
 ):
