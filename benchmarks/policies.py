@@ -29,8 +29,8 @@ from springtide.simulation.workload import Workload, preset
 
 PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 DEVIATIONS = (
-    "episodes in flight per rank are swept from 8 on, for every baseline: a first run by the plan, from 32 or 64 on, had "
-    "its optimum at that edge where KV binds, and flattered us by up to half",
+    "episodes in flight per rank are swept from 8 on, for every baseline: a first run by the plan, from 32 or 64 on, "
+    "had its optimum at that edge where KV binds, and flattered us",
     "baselines are tuned by coordinates (concurrency at the bound's split, then every split, then concurrency again), "
     "on a seed of their own over fewer steps, not over the full product of both",
     "over-provision and abort, multi-version, the map, and retention rules alone are not measured yet",
