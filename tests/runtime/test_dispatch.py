@@ -7,6 +7,7 @@ from fakes.engine import FakeEngine
 from springtide.core.member import Member, Purpose
 from springtide.core.sampling import SampleRequest, SamplingParams
 from springtide.core.version import PolicyVersion
+from springtide.ports.engine import EngineStats
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.executor import ThreadExecutor
@@ -50,3 +51,37 @@ def test_the_engine_is_only_touched_on_its_lane_and_its_numbers_are_read_beside_
     assert {name for name, _ in calls} >= {"load_weights", "submit", "step", "stats"}
     (thread,) = {thread for _, thread in calls}
     assert thread.startswith("lane-engine")
+
+
+class Used(FakeEngine):
+    """Has computed before anybody played: a calibration did."""
+
+    def __init__(self):
+        super().__init__()
+        self.prefilled = 1000
+
+    def submit(self, requests):
+        super().submit(requests)
+        self.prefilled += sum(len(request.tokens) for request in requests)
+
+    def stats(self):
+        return EngineStats(running=len(self.running), prefilled=self.prefilled)
+
+
+def test_what_an_engine_did_before_the_run_is_not_the_runs():
+    async def main():
+        clock = LoopClock()
+        ledger = Ledger(clock.now)
+        executor = ThreadExecutor(ledger)
+        dispatch = Dispatch(engines=[Used()], executor=executor, clock=clock, ledger=ledger, lockstep=False)
+        await dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
+        driver = asyncio.ensure_future(dispatch.run())
+        member = Member(Purpose.TRAIN, 0, 0)
+        dispatch.open(member)
+        await dispatch.sample(SampleRequest(member=member, turn=0, tokens=(1, 2), params=SamplingParams(max_tokens=8)))
+        driver.cancel()
+        await asyncio.gather(driver, return_exceptions=True)
+        await executor.close()
+        return dispatch.stats.prefilled, dispatch.readiness.snapshot(clock.now()).appended
+
+    assert asyncio.run(main()) == (2, 2.0)

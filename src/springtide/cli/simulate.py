@@ -67,10 +67,11 @@ def simulate(
         warm_steps=warm_steps,
         timeline=timeline,
     )
-    _print(summary)
     if timeline is not None and picture is not None:
         title = f"{workload} on {cluster}, {summary.strategy['mode']} (L2)"
         draw(timeline, picture, title=title, steps=runs[0].step_ends)
+    _print(summary)
+    if picture is not None:
         output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
     told = msgspec.to_builtins(summary)
     if with_bands:

@@ -20,6 +20,10 @@ class EngineCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     max_context: int
 
 
+TOTALS = ("prefilled", "reprefilled", "reused", "decoded", "preemptions", "demotions", "reloads")
+"""Fields of EngineStats that only grow."""
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Running totals since the engine was made, and gauges.
 
@@ -39,6 +43,10 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int = 0
     demotions: int = 0
     reloads: int = 0
+
+    def since(self, before: "EngineStats") -> "EngineStats":
+        """The totals without those of `before`; the gauges as they are."""
+        return msgspec.structs.replace(self, **{name: getattr(self, name) - getattr(before, name) for name in TOTALS})
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,7 +43,8 @@ class Rank:
     With a `residency`, which lockstep and engines that decide by themselves do without, it says what KV stays on the
     device and which ready turns the engine gets; without, the engine gets them all, in order of member.
 
-    `stats` are the engine's as of the end of the last visit: nobody looks into an engine that is at work.
+    `stats` are the engine's as of the end of the last visit, without what it did before this rank drove it: nobody
+    looks into an engine that is at work.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Rank:
     ) -> None:
         self.lane = lane
         self.stats = EngineStats()
+        self._before: EngineStats | None = None
         self._engine = engine
         self._executor = executor
         self._ledger = ledger.lane(lane)
@@ -157,6 +159,8 @@ class Rank:
     def _visit(
         self, choose: Callable[[], list[SampleRequest]], cancels: list[Member], releases: list[Member]
     ) -> tuple[list[Finished], bool]:
+        if self._before is None:
+            self._before = self._engine.stats()
         for member in cancels:
             self._engine.cancel(member)
         for member in releases:
@@ -167,7 +171,7 @@ class Rank:
         finished = self._engine.step(max_decode_steps=self._decode_steps)
         while self._lockstep and self._engine.has_work():
             finished += self._engine.step(max_decode_steps=self._decode_steps)
-        self.stats = self._engine.stats()
+        self.stats = self._engine.stats().since(self._before)
         held = self._steering is not None and self._steering.holds
         return finished, held or self._engine.has_work()
 
