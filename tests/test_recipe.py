@@ -165,7 +165,10 @@ def test_every_mistake_gets_its_own_sentence():
         (["scheduling.window=3"], ("scheduling.window = 3", "sync")),
         (["scheduling.retention=break-even"], ('scheduling.retention = "break-even"', 'scheduling.mode = "async"')),
         (["scheduling.admission=law"], ('scheduling.admission = "law"', 'scheduling.mode = "async"')),
-        (["scheduling.mode=async", "scheduling.retention=lfu"], ("scheduling.retention", "'lfu' is none of lru")),
+        (
+            ["scheduling.mode=async", "scheduling.retention=lfu"],
+            ("scheduling.retention", "residency-SHARE, break-even ("),
+        ),
         (["scheduling.mode=async", "scheduling.retention=oracle"], ("scheduling.retention", "only a simulation")),
         (["scheduling.mode=async", "scheduling.window=17"], ("scheduling.window = 17", "groups_per_step = 16")),
         (["training.algorithm.mini_batches=17"], ("mini_batches = 17", "groups_per_step = 16")),

@@ -18,6 +18,8 @@ from springtide.simulation.strategy import Strategy, strategy_from
 from springtide.simulation.summary import Summary, summarise
 from springtide.simulation.timeline import Timeline, draw
 
+PICTURES = (".png", ".svg", ".pdf")
+
 
 def register(app: typer.Typer) -> None:
     app.command(
@@ -54,8 +56,8 @@ def simulate(
         return
     if not workload:
         raise UsageError("Name a workload, such as `springtide simulate tau`; `springtide simulate --list` shows all.")
-    if picture is not None and find_spec("matplotlib") is None:
-        raise MissingExtraError(feature="--picture", extra="train")
+    if picture is not None:
+        _require_drawable(picture)
     timeline = Timeline() if picture is not None else None
     work, hardware = workloads.preset(workload, groups_per_step), clusters.cluster(cluster)
     summary, runs = summarise(
@@ -67,11 +69,10 @@ def simulate(
         warm_steps=warm_steps,
         timeline=timeline,
     )
+    _print(summary)
     if timeline is not None and picture is not None:
         title = f"{workload} on {cluster}, {summary.strategy['mode']} (L2)"
         draw(timeline, picture, title=title, steps=runs[0].step_ends)
-    _print(summary)
-    if picture is not None:
         output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
     told = msgspec.to_builtins(summary)
     if with_bands:
@@ -80,6 +81,18 @@ def simulate(
         told["bands"] = msgspec.to_builtins(found)
     if as_json:
         typer.echo(msgspec.json.encode(told).decode())
+
+
+def _require_drawable(picture: Path) -> None:
+    """Before anything is simulated."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError(feature="--picture", extra="train")
+    if picture.suffix.lower() not in PICTURES:
+        raise UsageError(f"--picture {picture}: a picture's name ends in one of {', '.join(PICTURES)}.")
+    if not picture.parent.is_dir():
+        raise UsageError(f"--picture {picture}: there is no folder {picture.parent}; make it, or name another.")
+    if picture.is_dir():
+        raise UsageError(f"--picture {picture} is a folder; name a file in it.")
 
 
 def _announce(what: str) -> None:

@@ -16,7 +16,7 @@ class StrictModel(BaseModel):
 def _retention(name: str) -> str:
     if name == "oracle":
         raise ValueError("only a simulation knows when environments return")
-    check(name)
+    check(name, REAL_FORMS)
     return name
 
 

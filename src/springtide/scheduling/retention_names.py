@@ -7,13 +7,13 @@ FORMS = f"{REAL_FORMS}, oracle"
 """What a simulation takes."""
 
 
-def check(text: str) -> None:
-    """ValueError if no policy is called that."""
+def check(text: str, forms: str = FORMS) -> None:
+    """ValueError, which says what there is (`forms`), if no policy is called that."""
     name, number = parts(text)
     plain = name in ("lru", "lru-ordered", "min-waste", "oracle", "break-even")
     limit = {"cap": 1.0, "residency": 1.0, "ttl": inf, "decay": inf}.get(name)
     if not (plain and number is None) and not (limit is not None and number is not None and 0 < number <= limit):
-        raise ValueError(f"'{text}' is none of {FORMS} (SHARE above 0 and at most 1, SECONDS above 0)")
+        raise ValueError(f"'{text}' is none of {forms} (SHARE above 0 and at most 1, SECONDS above 0)")
 
 
 def parts(text: str) -> tuple[str, float | None]:
