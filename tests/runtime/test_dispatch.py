@@ -85,3 +85,38 @@ def test_what_an_engine_did_before_the_run_is_not_the_runs():
         return dispatch.stats.prefilled, dispatch.readiness.snapshot(clock.now()).appended
 
     assert asyncio.run(main()) == (2, 2.0)
+
+
+def test_where_a_rank_rolls_out_no_longer_the_next_turn_is_played_elsewhere():
+    async def main():
+        clock = LoopClock()
+        ledger = Ledger(clock.now)
+        executor = ThreadExecutor(ledger)
+        engines = [Used(), Used()]
+        dispatch = Dispatch(engines=engines, executor=executor, clock=clock, ledger=ledger, lockstep=False)
+        await dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
+        driver = asyncio.ensure_future(dispatch.run())
+        members = [Member(Purpose.TRAIN, group, 0) for group in range(2)]
+        for member in members:
+            dispatch.open(member)
+
+        async def play(turn):
+            params = SamplingParams(max_tokens=8)
+            requests = [SampleRequest(member=who, turn=turn, tokens=(1, 2), params=params) for who in members]
+            await asyncio.gather(*(dispatch.sample(request) for request in requests))
+            return [engine.prefilled - 1000 for engine in engines], [len(engine.sessions) for engine in engines]
+
+        before = await play(0)
+        dispatch.roll_out_on(1)
+        after = await play(1)
+        for member in members:
+            dispatch.close(member)
+        driver.cancel()
+        await asyncio.gather(driver, return_exceptions=True)
+        await executor.close()
+        return before, after
+
+    before, after = asyncio.run(main())
+    assert before == ([2, 2], [1, 1])
+    assert after[0] == [6, 2]
+    assert after[1][0] == 2

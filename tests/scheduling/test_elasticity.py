@@ -64,7 +64,8 @@ def test_a_small_gain_has_to_be_seen_twice_and_a_tiny_one_never():
     elastic = Elasticity(RATES)
     assert elastic.split(slower, 3, demand()) == 3
     assert elastic.split(slower, 3, demand()) == 2
-    assert all(Elasticity(RATES).split(slower, 2, demand()) == 2 for _ in range(3))
+    elastic, nearly = Elasticity(RATES), seen(trained=343.3)  # 4.85 per second with three, 5.0 with two.
+    assert [elastic.split(nearly, 3, demand()) for _ in range(5)] == [3] * 5
 
 
 @given(st.floats(0, 60), st.floats(100, 9000), st.floats(1, 500), st.floats(10, 50_000), st.integers(2, 64), st.data())

@@ -52,3 +52,12 @@ def test_a_rank_that_rolls_out_no_longer_gets_nobody_until_it_is_back():
     placement.restrict(3)
     assert sorted(first) == [0, 1, 2]
     assert {placement.place(member(group, 0)) for group in range(10, 12)} == {1, 2}
+
+
+def test_a_group_leaves_the_rank_that_rolls_out_no_longer():
+    placement = GroupAffinity(2, together=9)
+    placement.place(member(0, 0))
+    assert placement.place(member(1, 0)) == 1
+    assert placement.place(member(1, 1)) == 1, "with its group"
+    placement.restrict(1)
+    assert placement.place(member(1, 2)) == 0
