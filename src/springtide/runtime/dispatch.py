@@ -6,8 +6,8 @@ by, and finished ones leave at once: environment latency never blocks generation
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from springtide.core.member import Member
 from springtide.core.sampling import Sampled, SampleRequest
@@ -21,6 +21,8 @@ from springtide.scheduling.readiness import ReadinessFold
 from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
+
+T = TypeVar("T")
 
 LANE = "engine"
 """The lane of the one rank; of several, the first part of their lanes' names."""
@@ -105,7 +107,7 @@ class Dispatch:
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
         """New weights on every rank, between two of its visits; the proof of the first that holds others, if any."""
-        proofs = await asyncio.gather(*(rank.load(expected=expected, weights=weights, kv=kv) for rank in self._ranks))
+        proofs = await _together([rank.load(expected=expected, weights=weights, kv=kv) for rank in self._ranks])
         return next((proof for proof in proofs if proof != expected), expected)
 
     @property
@@ -157,10 +159,21 @@ class Dispatch:
     # -- the engines' side -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        await asyncio.gather(*(rank.run() for rank in self._ranks))
+        await _together([rank.run() for rank in self._ranks])
 
     def _deliver(self, finished: list[Finished]) -> None:
         for turn in sorted(finished, key=lambda turn: turn.member):
             future, _ = self._futures.pop(turn.member, (None, 0.0))
             if future is not None and not future.done():
                 future.set_result(turn.sampled)
+
+
+async def _together(works: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """All of them, or the error of the first that failed. Not by `asyncio.gather`, whose future would be reported as an
+    error that nobody heard of wherever a run is broken off."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
