@@ -19,7 +19,7 @@ def seen(**changes):
 
 
 def demand(**changes):
-    return Demand(**({"ranks": 8, "live": 10_000, "reference": False} | changes))
+    return Demand(**({"ranks": 8, "batch": 100, "live": 10_000, "reference": False} | changes))
 
 
 def test_a_rank_makes_what_its_batch_makes_in_the_time_of_a_turn():
@@ -49,22 +49,44 @@ def best_split():
     return max(range(1, 8), key=lambda ranks: min(ranks * 2.5, (8 - ranks) / 3))
 
 
-def test_a_large_gain_is_taken_at_once_and_then_left_to_show():
-    elastic = Elasticity(RATES)
+def moving(role_switch):
+    return Elasticity(
+        Rates(costs=COSTS.model_copy(update={"role_switch": role_switch}), kv_tokens=10_000, max_batch=20)
+    )
+
+
+def test_a_gain_that_pays_within_a_step_is_taken_at_once_and_then_left_to_show():
+    elastic = moving(role_switch=5.0)
     assert best_split() == 1
     assert elastic.split(seen(), 6, demand()) == 1
+    # Now one rank would do too little: with cheap training, two are better.
+    cheap = seen(trained=100.0)
     for _ in range(COOLDOWN):
-        assert elastic.split(seen(), 5, demand()) == 5
-    assert elastic.split(seen(), 5, demand()) == 1
+        assert elastic.split(cheap, 1, demand()) == 1
+    assert elastic.split(cheap, 1, demand()) > 1
 
 
-def test_a_small_gain_has_to_be_seen_twice_and_a_tiny_one_never():
-    # An episode trains for 1.14 s of a rank: 4.4 per second with three that roll out. With two it is 5.0, 14 % more.
-    slower = seen(trained=380.0)
-    elastic = Elasticity(RATES)
-    assert elastic.split(slower, 3, demand()) == 3
-    assert elastic.split(slower, 3, demand()) == 2
-    elastic, nearly = Elasticity(RATES), seen(trained=343.3)  # 4.85 per second with three, 5.0 with two.
+def test_further_in_the_same_direction_needs_no_rest():
+    elastic = moving(role_switch=5.0)
+    assert elastic.split(seen(trained=400.0), 6, demand()) == 2
+    assert elastic.split(seen(), 2, demand()) == 1
+
+
+# An episode trains for 1.14 s of a rank: 4.4 per second with three that roll out, 22.8 s for a step of a hundred. With
+# two it is 5.0, and 20 s.
+SLOWER = seen(trained=380.0)
+
+
+def test_a_gain_that_takes_longer_to_pay_has_to_be_seen_twice():
+    elastic = moving(role_switch=3.0)
+    assert elastic.split(SLOWER, 3, demand()) == 3
+    assert elastic.split(SLOWER, 3, demand()) == 2
+    assert moving(role_switch=2.5).split(SLOWER, 3, demand()) == 2
+    assert moving(role_switch=2.5).split(SLOWER, 3, demand(batch=80)) == 3, "shorter steps save less"
+
+
+def test_a_tiny_gain_is_never_taken():
+    elastic, nearly = moving(role_switch=0.0), seen(trained=343.3)  # 4.85 per second with three, 5.0 with two.
     assert [elastic.split(nearly, 3, demand()) for _ in range(5)] == [3] * 5
 
 

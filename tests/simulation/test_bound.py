@@ -1,9 +1,11 @@
 """The bound on a workload so simple that it can be worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from springtide.scheduling.costs import ServiceCosts
-from springtide.simulation.bound import bound
+from springtide.simulation.bound import bound, limits
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.workload import Workload
 
@@ -95,3 +97,13 @@ def test_what_the_infrastructure_fails_costs_rollout_and_earns_nothing():
     sound = bound(workload(), cluster(), staleness=10, reference=False)
     assert failing.fluid < sound.fluid
     assert failing.slowest > sound.slowest, "an episode that failed within a second was played again"
+
+
+def test_versions_in_order_make_quick_batches_wait_for_slow_ones():
+    plain = limits(workload(), cluster(), reference=True)
+    even, uneven = replace(plain, alone=(5.0,) * 4), replace(plain, alone=(1.0, 9.0, 1.0, 9.0))
+    assert even.in_order(1) == even.staleness(1) == uneven.staleness(1)
+    # Versions 0 and 1 at 0 s. Batch 0 is ready at 1 s, for version 2; batch 1 at 9 s; batch 2, issued at 1 s, at 2 s,
+    # but version 4 comes after version 3, at 9 s; batch 3, issued at 9 s, at 18 s.
+    assert uneven.in_order(1) == pytest.approx(4 * uneven.batch_tokens / 18)
+    assert uneven.in_order(0) == uneven.staleness(0) == pytest.approx(uneven.batch_tokens / 5)

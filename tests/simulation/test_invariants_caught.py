@@ -94,19 +94,23 @@ def a_member_is_left_out(original):
     return peek
 
 
-@around(Scheduler, "_train")
+@around(Places, "full")
 def a_step_begins_before_it_is_full(original):
-    def train(self):
-        size, self._places.size = self._places.size, max(1, self._places.taken)
-        yield from original(self)
-        self._places.size = size
+    def full(self, step):
+        if step == self.filling and self.taken:
+            self.filling, self.taken, self.edge = self.filling + 1, 0, None
+        return original(self, step)
 
-    return train
+    return full
 
 
 @around(Places, "fill")
 def nobody_is_mandatory(original):
-    return lambda self, groups, *, oldest: original(self, groups, oldest=-(10**9))
+    def fill(self, groups):
+        self.staleness = 10**9
+        return original(self, groups)
+
+    return fill
 
 
 @around(Places, "_in_window")
@@ -223,7 +227,7 @@ def a_running_session_is_demoted(original):
     return plan
 
 
-@around(Scheduler, "_fill_step")
+@around(Scheduler, "_fill_steps")
 def places_are_given_when_the_trainer_is_free(original):
     def fill(self):
         if not self.training:

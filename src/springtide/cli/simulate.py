@@ -120,7 +120,8 @@ def _print(summary: Summary) -> None:
         f"{summary.workload} on {summary.cluster}, {summary.strategy['mode']} (L2, {len(summary.seeds)} seeds): "
         f"[b]{summary.goodput_tokens_per_s:,.0f}[/b] trained tokens per second "
         f"({summary.lowest:,.0f} to {summary.highest:,.0f}), {summary.bound_fraction:.0%} of the bound of "
-        f"{summary.bound_tokens_per_s:,.0f}; {summary.step_seconds:.0f} s per step, staleness at most "
+        f"{summary.bound_tokens_per_s:,.0f} ({summary.in_order_tokens_per_s:,.0f} with versions in order); "
+        f"{summary.step_seconds:.0f} s per step, staleness at most "
         f"{summary.staleness_max}, KV hit rate {summary.hit_rate:.3f}",
         soft_wrap=True,
         highlight=False,

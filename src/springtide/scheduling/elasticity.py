@@ -13,10 +13,11 @@ from springtide.scheduling.readiness import Readiness
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What the split is chosen for. `ranks` in all, of which `least` at least train. `live`: episodes that the
-    staleness bound allows in flight. `reference`: training needs its log-probs."""
+    """What the split is chosen for. `ranks` in all, of which `least` at least train. `batch`: episodes of a train step;
+    `live`: that the staleness bound allows in flight. `reference`: training needs its log-probs."""
 
     ranks: int
+    batch: int
     live: int
     reference: bool
     least: int = 1
@@ -59,22 +60,22 @@ class Rates:
         return seen.output * step + batch * prefill
 
     def throughput(self, seen: Readiness, rollout: int, demand: Demand) -> float | None:
-        """Of the slower side."""
+        """Of the slower side; each step costs both a publication, and the trainer an update."""
         made = self.rollout(seen, rollout, demand.live)
         used = self.training(seen, demand.ranks - rollout, reference=demand.reference)
-        return None if made is None or used is None else min(made, used)
+        if made is None or used is None:
+            return None
+        update = self.costs.optimizer + self.costs.publish
+        return demand.batch / max(demand.batch / made + self.costs.publish, demand.batch / used + update)
 
 
 ROUNDS = 8
 
 LEAST_GAIN = 0.05
-"""Of throughput, that a move has to promise two times in a row."""
-
-BURST_GAIN = 0.20
-"""That is worth moving for at once."""
+"""Of throughput, that a move has to promise."""
 
 COOLDOWN = 2
-"""Versions after a move during which its effect shows."""
+"""Versions after a move before ranks move back: by then its effect shows."""
 
 EPISODES = 64
 """That have to end before anything is moved."""
@@ -82,17 +83,21 @@ EPISODES = 64
 
 @dataclass
 class Elasticity:
-    """Asked once per version, between steps. Keeps how often a better split was seen, and when it moved last."""
+    """Asked once per version, between steps. Moves at once where a single step gains what the move costs; a smaller
+    gain has to be seen two times in a row, and a move back has to wait.
+
+    `_wanted`: the split that was seen to be better last time; `_moved`: in which direction ranks moved last, and
+    `_quiet`: for how many versions they do not move back.
+    """
 
     rates: Rates
     _wanted: int | None = field(default=None, init=False)
+    _moved: int = field(default=0, init=False)
     _quiet: int = field(default=0, init=False)
 
     def split(self, seen: Readiness, rollout: int, demand: Demand) -> int:
         """Ranks that roll out from now on; `rollout` while nothing else is better by enough to be worth a move."""
-        if self._quiet:
-            self._quiet -= 1
-            return rollout
+        self._quiet = max(0, self._quiet - 1)
         now = self.rates.throughput(seen, rollout, demand)
         if now is None or seen.ended < EPISODES:
             return rollout
@@ -100,14 +105,16 @@ class Elasticity:
             range(1, demand.ranks - demand.least + 1), key=lambda n: (self._at(seen, n, demand), -abs(n - rollout))
         )
         gain = self._at(seen, best, demand) / now - 1
-        if gain < LEAST_GAIN:
+        back = self._quiet > 0 and (best - rollout) * self._moved < 0
+        if gain < LEAST_GAIN or back:
             self._wanted = None
             return rollout
         again = self._wanted is not None and (self._wanted - rollout) * (best - rollout) > 0
         self._wanted = best
-        if gain < BURST_GAIN and not again:
+        saved = gain / (1 + gain) * demand.batch / now
+        if saved < self.rates.costs.role_switch and not again:
             return rollout
-        self._quiet, self._wanted = COOLDOWN, None
+        self._moved, self._quiet, self._wanted = best - rollout, COOLDOWN + 1, None
         return best
 
     def _at(self, seen: Readiness, rollout: int, demand: Demand) -> float:

@@ -33,7 +33,7 @@ class Slot:
 @dataclass
 class LiveGroup:
     """Mutable, owned by the scheduler. `scored`: its members have been seen together, where the environment wants
-    that. `judged`: it was decided to keep this complete group. `placed`: it has a place in the next step."""
+    that. `judged`: it was decided to keep this complete group. `step`: the one in which it has a place."""
 
     id: int
     task: int
@@ -42,7 +42,7 @@ class LiveGroup:
     slots: list[Slot] = field(default_factory=list)
     scored: bool = True
     judged: bool = False
-    placed: bool = False
+    step: int | None = None
 
     @property
     def complete(self) -> bool:

@@ -93,7 +93,7 @@ class Scheduler:
         self.concurrent = config.max_concurrent
         self.evaluating = self.finished = self.aborted = False
         self.filtered = self.expired = self._filtered_this_step = 0
-        self._places = Places(config.groups_per_step, self.window)
+        self._places = Places(1, config.groups_per_step, self.window, self.bound)
         self.patience = Patience(config.groups_per_step)
         self.boundary = Boundary()
         self._open_ends: list[EndRecord] = []
@@ -154,6 +154,7 @@ class Scheduler:
         self.next_group = boundary.next_group
         self.next_task = boundary.next_task
         self.reissue = deque(boundary.reissue)
+        self._places = Places(boundary.step + 1, self.config.groups_per_step, self.window, self.bound)
 
     def _step_finished(self, event: StepFinished) -> None:
         assert event.step == self.trained + 1
@@ -167,8 +168,7 @@ class Scheduler:
         self.epoch = epoch
         self.publishing = self.saving = self.evaluating = False
         self.published = -1
-        self.finished = self.finished and not self.aborted
-        self.aborted = False
+        self.finished, self.aborted = self.finished and not self.aborted, False
         self.patience.worked()
         if self.finished:
             return [Finish()]
@@ -176,22 +176,23 @@ class Scheduler:
             self.groups.clear()
             self._open_ends.clear()
             self._filtered_this_step = 0
-            self._places = Places(self.config.groups_per_step, self.window)
             self._restore(self.boundary)
         self.waiting.clear()
         self.in_flight.clear()
-        return [command for group in self.groups.values() for command in self._continue_group(group)]
+        return [command for group in list(self.groups.values()) for command in self._continue_group(group)]
 
     def _continue_group(self, group: LiveGroup) -> Iterator[Command]:
-        """Of an async run: what was finished stays, the rest is played again under a new deadline."""
-        if group.placed:
-            yield Prepare(step=self.trained + 1, group=group.id)
+        """Of an async run: what was finished stays (and is judged, if it came after an abort), the rest is repeated."""
+        if group.step is not None:
+            yield Prepare(step=group.step, group=group.id)
         for index in group.restart():
             self.waiting.add(group.id, index)
         if not group.complete:
             yield SetDeadline(group=group.id, epoch=self.epoch, seconds=self.config.group_deadline)
         if group.unscored:
             yield ScoreGroup(group.id, self.epoch)
+        if group.complete and not group.judged:
+            yield from self._judge(group)
 
     # -- what happens to members -------------------------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ class Scheduler:
         if self._rollout_allowed():
             commands += self._issue_groups()
             commands += self._start_members()
-        commands += self._fill_step()
+        commands += self._fill_steps()
         commands += self._train()
         return commands
 
@@ -363,23 +364,23 @@ class Scheduler:
         if not self.sync:
             yield SetDeadline(group=group.id, epoch=self.epoch, seconds=self.config.group_deadline)
 
-    def _fill_step(self) -> Iterator[Command]:
-        """Of the step after the one that is trained, if any."""
-        version = self.trained + (1 if self.training else 0)
-        for group in self._places.fill(self.groups, oldest=version - self.bound):
+    def _fill_steps(self) -> Iterator[Command]:
+        """The next one, and when that is full and waits for the trainer, those after it."""
+        for group in self._places.fill(self.groups):
             if not self.sync:
-                yield Prepare(step=version + 1, group=group.id)
+                assert group.step is not None
+                yield Prepare(step=group.step, group=group.id)
 
     def _train(self) -> Iterator[Command]:
-        if not self._places.full or self.training or not self._weights_free():
+        step = self.trained + 1
+        if not self._places.full(step) or self.training or not self._weights_free():
             return
-        batch = [group for group in self.groups.values() if group.placed]
-        self.training, step = True, self.trained + 1
+        batch = [group for group in self.groups.values() if group.step == step]
+        self.training = True
         self._recorded += self._open_ends
         self._open_ends, self._filtered_this_step = [], 0
         for group in batch:
             self._end(group, End.TRAINED, "", step)
-        self._places.clear()
         self.boundary = Boundary(
             step=step,
             next_group=self.next_group,
@@ -387,7 +388,6 @@ class Scheduler:
             reissue=tuple(self.reissue) + tuple((group.task, group.reissue) for group in self.groups.values()),
         )
         yield Train(step=step, groups=tuple(group.id for group in batch), boundary=self.boundary)
-        yield from self._fill_step()
 
     def _weights_free(self) -> bool:
         """May the next step change the trainer's weights?

@@ -2,6 +2,9 @@
 
 G* = max over splits of the ranks of min(rollout rate, training rate), with nothing computed twice, nothing swapped and
 nobody waiting; reference work is counted once. G*_K = min(G*, (K + 1) * B / E[slowest of a batch]).
+
+That is still above what can be: versions are trained in order, so that a batch whose slowest episode is quick waits for
+those before it. `in_order` says what that leaves.
 """
 
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ SAMPLE = 64
 """Groups, at least, that rates are taken over."""
 
 BATCHES = 16
-"""Batches whose slowest episodes are averaged: tails are long."""
+"""Batches whose slowest episodes are looked at: tails are long."""
 
 ATTEMPTS = 3
 """Of an episode that the infrastructure fails, as a run makes by default."""
@@ -29,6 +32,8 @@ class Bound:
     rollout_ranks: int
     slowest: float
     bounded: float
+    in_order: float
+    """`bounded`, with versions in order: see `Limits.in_order`."""
     environment_ratio: float
     """T_env / T_gpu of a turn at the batch size that the bound assumes."""
 
@@ -47,8 +52,8 @@ class Limits:
     """Of the optimizer, which more ranks do not make shorter, per episode of a batch."""
     batch_tokens: float
     """Trained tokens of a batch."""
-    slowest: float
-    """Seconds of a batch's slowest episode, alone on an idle rank."""
+    alone: tuple[float, ...]
+    """Seconds of the slowest episode of each of some batches, alone on an idle rank."""
     slot_seconds: float
     """An environment is taken for so long, per valid episode, if its rank is otherwise idle."""
     environment_ratio: float
@@ -59,9 +64,25 @@ class Limits:
     def training(self, ranks: int) -> float:
         return self.tokens / (self.training_seconds / ranks + self.update_seconds)
 
+    @property
+    def slowest(self) -> float:
+        """Seconds of a batch's slowest episode, a mean over batches."""
+        return fmean(self.alone)
+
     def staleness(self, limit: int) -> float:
         """With at most `limit` + 1 batches under way."""
         return (limit + 1) * self.batch_tokens / self.slowest
+
+    def in_order(self, limit: int) -> float:
+        """As `staleness`, where a version cannot come before the one that precedes it.
+
+        A batch that was issued at version v has to be in step v + `limit` + 1 at the latest, so that
+        T[v + limit + 1] >= max(T[v + limit], T[v] + its slowest episode).
+        """
+        times = [0.0] * (limit + 1)
+        for version, slowest in enumerate(self.alone):
+            times.append(max(times[-1], times[version] + slowest))
+        return len(self.alone) * self.batch_tokens / times[-1]
 
     def environments(self, slots: int) -> float:
         """With at most `slots` environments at the same time."""
@@ -82,6 +103,7 @@ def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bo
         rollout_ranks=best,
         slowest=found.slowest,
         bounded=min(fluid, found.staleness(staleness)),
+        in_order=min(fluid, found.staleness(staleness), found.in_order(staleness)),
         environment_ratio=found.environment_ratio,
     )
 
@@ -107,7 +129,7 @@ def limits(workload: Workload, cluster: Cluster, *, reference: bool, seed: int =
         training_seconds=(costs.actor(1) + (costs.reference_token if reference else 0.0)) * trained,
         update_seconds=costs.optimizer / step,
         batch_tokens=step * tokens * (1 - (1 - valid) ** ATTEMPTS),
-        slowest=fmean(_slowest(scripts, cluster, number) for number in range(BATCHES)),
+        alone=tuple(_slowest(scripts, cluster, number) for number in range(BATCHES)),
         slot_seconds=fmean(_alone(script, cluster) for script in episodes) / valid,
         environment_ratio=fmean(turn_.latency for script in episodes for turn_ in script.turns) / turn,
     )

@@ -231,11 +231,12 @@ class Simulation:
                 fold, law=self._law, ranks=lambda: dispatch.rollout_ranks, now=clock.now, post=controller.post
             )
         if elastic(self._strategy):
-            live = (self._config.staleness + 1) * self._config.groups_per_step * self._config.group_size
+            batch = self._config.groups_per_step * self._config.group_size
+            live = (self._config.staleness + 1) * batch
             controller.roles = Roles(
                 fold,
                 Elasticity(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
-                demand=Demand(ranks=cluster.ranks, live=live, reference=self._strategy.reference),
+                demand=Demand(ranks=cluster.ranks, batch=batch, live=live, reference=self._strategy.reference),
                 rollout=self._rollout,
                 now=clock.now,
                 post=controller.post,

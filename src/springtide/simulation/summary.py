@@ -28,6 +28,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     highest: float
     bound_tokens_per_s: float
     bound_fraction: float
+    in_order_tokens_per_s: float
+    """The bound where versions are trained in order."""
     step_seconds: float
     staleness_max: int
     hit_rate: float
@@ -73,6 +75,7 @@ def summarise(
         highest=rates[-1],
         bound_tokens_per_s=most.bounded,
         bound_fraction=median(rates) / most.bounded,
+        in_order_tokens_per_s=most.in_order,
         step_seconds=median(run.seconds / steps for run in runs),
         staleness_max=max(max(run.staleness) for run in runs),
         hit_rate=median(run.hit_rate for run in runs),
