@@ -1,10 +1,12 @@
 """How many episodes are in flight: as many as keep the decode batch full while others are with their environments.
 
 A batch of b turns on the device, each of which takes T_turn there and T_env outside, needs N = b (1 + T_env / T_turn)
-episodes (Little's law); more would wait in line. Of more than fit into device and host memory, F, each turn finds its
-KV lost with probability 1 - F / N and computes it again, for R seconds. The device then takes T_turn / b + (1 - F / N) R
-for a turn, and the episodes come back as fast as that if N = (T_turn + T_env + F R) / (T_turn / b + R): beyond what fits
-where tools are slow and KV is cheap to get again, and hardly so where it is dear.
+episodes (Little's law); more would wait in line.
+
+Device and host memory hold F episodes. With more, a turn finds its KV lost with probability 1 - F / N and takes R
+seconds to compute it again, so the device takes T_turn / b + (1 - F / N) R for a turn. Episodes come back as fast as
+that if N = (T_turn + T_env + F R) / (T_turn / b + R): beyond F where tools are slow and lost KV is cheap, hardly so
+where it is dear.
 """
 
 from dataclasses import dataclass
@@ -44,13 +46,10 @@ class ConcurrencyLaw:
         growing = GROWTH if seen.ended < YOUNG else 1.0
         held = (1 - self.reserve) * (self.kv_tokens / self.padding + self.host_tokens) / (growing * seen.context)
         seconds = self.turn_seconds(seen)
-        cycle = (seconds + (seen.environment or 0.0)) * (1 + self.spare)
-        busy = seconds / self.batch(seen.context)
-        wanted = cycle / busy
-        if wanted > held:
-            again = self.costs.recompute(round(growing * seen.context))
-            wanted = (cycle + held * again) / (busy + again)
-        return max(1, round(wanted))
+        cycle, busy = seconds + (seen.environment or 0.0), seconds / self.batch(seen.context)
+        again = self.costs.recompute(round(growing * seen.context))
+        useful = max(held, (cycle + held * again) / (busy + again))
+        return max(1, round(min(cycle / busy * (1 + self.spare), useful)))
 
     def batch(self, context: float) -> float:
         """Turns that the device holds at once."""

@@ -48,9 +48,9 @@ class Residency:
     """The sessions of one rank that holds `capacity` tokens of KV on the device and `host` in host memory.
 
     `decode_steps` are those of a visit: so much may every running sequence grow before anybody is asked again.
-    `reserved` is what a session of so many tokens of its own takes of the capacity, where that is more than they are and
-    so leaves room to grow;
-    `shares_prompts`: a group's prompt lies on the device once, and not in every member's own tokens.
+    `reserved` is what a session of so many tokens of its own takes of the capacity, where that is more than they are
+    and so leaves room to grow; `shares_prompts`: a group's prompt lies on the device once, and not in every member's
+    own tokens.
     """
 
     def __init__(
