@@ -7,7 +7,7 @@ episodes are replayed from scripts of sessions in a shell; the environment's tim
 half of what as many episodes need as keep its batch full. LRU is tuned over a sweep of episodes in flight; ours is not
 tuned. Arms take turns, a ratio is taken within a round, and each run's first steps are not measured.
 
-Parts: `goodput`, and `parity` (do these policies learn the same?). Each can be run alone; results are merged.
+Parts can be measured alone (`--parts`); the others' results stay as they are in the result file.
 """
 
 import json
