@@ -35,7 +35,7 @@ WORKLOAD = Path(__file__).resolve().parent / "retention_support" / "shell.toml"
 
 SAMPLED_TASKS = 100
 LATENCY = 0.4
-"""Mean seconds of the environment per turn: about twice the time of a turn in a full batch, as in `swe`."""
+"""Mean seconds of the environment per turn; `demand` in the result has the time of a turn in a full batch beside it."""
 
 HOST = 12_288
 SIZE = Size(capacity=12_288, max_batch=8, staleness=2, warm=2, steps=4)
