@@ -35,6 +35,31 @@ def test_a_group_s_prompt_needs_room_once():
     assert len(residency.plan(0.0, 0).submit) == 4
 
 
+def test_where_every_member_has_the_prompt_in_its_own_tokens_each_needs_the_room():
+    residency = Residency(Recency(), capacity=450, host=0, max_batch=8, decode_steps=1, shares_prompts=False)
+    for slot in range(4):
+        residency.ready(member(0, slot), 0, 200, 0.0)
+    assert len(residency.plan(0.0, 0).submit) == 2
+
+
+def test_an_engine_that_rounds_up_is_given_no_more_than_its_blocks_hold():
+    residency = Residency(
+        Recency(),
+        capacity=1024,
+        host=0,
+        max_batch=8,
+        decode_steps=1,
+        reserved=lambda tokens: -(-tokens // 512) * 512,
+        shares_prompts=False,
+    )
+    for group in range(3):
+        residency.ready(member(group), 0, 300, 0.0)
+    assert residency.plan(0.0, 0).submit == [member(0), member(1)], "tokens alone would let three in"
+    for group in range(2):
+        residency.paused(member(group), 310, 1.0)
+    assert residency.plan(2.0, 1024) == Plan(demote=[(member(0), "cold")], submit=[member(2)])
+
+
 def test_room_is_made_when_it_is_needed_and_only_as_much():
     residency = rank(Recency())
     for group, now in ((0, 1.0), (1, 2.0), (2, 3.0)):

@@ -7,10 +7,14 @@ are returned the allocator is as new, so that what follows does not depend on wh
 """
 
 from bisect import bisect_left, insort
+from math import log
 from typing import NamedTuple
 
 UNIT = 64
 """Tokens in the smallest block."""
+
+PADDING = 1 / log(2)
+"""Tokens reserved per token held, over lengths that are spread evenly on a logarithmic scale."""
 
 
 class Block(NamedTuple):

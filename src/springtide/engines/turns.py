@@ -7,12 +7,18 @@ outgrow the capacity the newest gives way, so the oldest always gets on.
 
 from bisect import insort
 
+from springtide.engines.blocks import block_length
 from springtide.engines.counters import Counters
 from springtide.engines.residency import ResidentSessions
 from springtide.engines.session import Session, common_prefix
 
 HEADROOM = 64
 """Tokens that a turn's block has room for beyond its prompt when it starts; more is added as it grows."""
+
+
+def reserved(tokens: int) -> int:
+    """Tokens of the capacity that a session's block takes, about: it was given when its last turn had fewer."""
+    return block_length(tokens + HEADROOM) if tokens else 0
 
 
 class Turns:

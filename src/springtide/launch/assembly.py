@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from springtide.config import Recipe
+from springtide.engines.blocks import PADDING
 from springtide.engines.torch_engine import TorchEngine
+from springtide.engines.turns import reserved
 from springtide.launch.checkpoints import RunCheckpoints
 from springtide.policy.config import PretrainedModelConfig
 from springtide.policy.device import choose_device, compute_dtype
@@ -179,6 +181,7 @@ def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
         kv_tokens=engine.capabilities.capacity_tokens,
         host_tokens=recipe.engine.host_capacity_tokens,
         max_batch=recipe.engine.max_batch,
+        padding=PADDING,
     )
 
 
@@ -192,6 +195,8 @@ def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Re
         host=recipe.engine.host_capacity_tokens,
         max_batch=recipe.engine.max_batch,
         decode_steps=recipe.engine.decode_steps,
+        reserved=reserved,
+        shares_prompts=False,
     )
 
 

@@ -10,7 +10,7 @@ and within it those on the device; that a reload overlaps with decoding makes th
 has no room are held back here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,10 +48,26 @@ class Residency:
     """The sessions of one rank that holds `capacity` tokens of KV on the device and `host` in host memory.
 
     `decode_steps` are those of a visit: so much may every running sequence grow before anybody is asked again.
+    `reserved` is what a session of so many tokens of its own takes of the capacity, where that is more than they are
+    and so leaves room to grow; `shares_prompts`: a group's prompt lies on the device once, and not in every member's
+    own tokens.
     """
 
-    def __init__(self, policy: RetentionPolicy, *, capacity: int, host: int, max_batch: int, decode_steps: int) -> None:
+    def __init__(
+        self,
+        policy: RetentionPolicy,
+        *,
+        capacity: int,
+        host: int,
+        max_batch: int,
+        decode_steps: int,
+        reserved: Callable[[int], int] | None = None,
+        shares_prompts: bool = True,
+    ) -> None:
         self._policy = policy
+        self._reserved = reserved or int
+        self._grows = reserved is None
+        self._shares_prompts = shares_prompts
         self._capacity = capacity
         self._host = host
         self._max_batch = max_batch
@@ -77,7 +93,7 @@ class Residency:
         """A turn that presents `tokens` tokens waits."""
         session = self._sessions.get(member)
         if session is None:
-            session = self._sessions[member] = Session(member, common=0 if turn else tokens)
+            session = self._sessions[member] = Session(member, common=self._common(turn, tokens))
         elif turn:
             self._policy.returned(session, now)
         self._unpause(session, now)
@@ -133,7 +149,8 @@ class Residency:
         plan = Plan()
         self._free = self._capacity - hot_tokens
         self._expire(now)
-        self._make_room(self._running * self._decode_steps, plan, now, guarded=True)
+        if self._grows:
+            self._make_room(self._running * self._decode_steps, plan, now, guarded=True)
         while self._paused_tokens > self._policy.cap * self._capacity and self._evict(plan, now, guarded=True):
             pass
         self._admit([self._ready["hot"], self._ready["warm"]], plan, now)
@@ -190,13 +207,18 @@ class Residency:
 
     def _needed(self, session: Session) -> int:
         """Tokens of room that the session's turn takes when it enters."""
+        whole = self._reserved(session.length + 1 - session.common)
         if session.place == "hot":
-            return max(0, session.length + 1 - session.kv)
-        return session.length + 1 - (session.common if session.group in self._groups else 0)
+            return max(0, whole - self._reserved(session.own))
+        return whole + (0 if session.group in self._groups else session.common)
+
+    def _common(self, turn: int, tokens: int) -> int:
+        """Of a new session, whose first turn presents its group's prompt."""
+        return tokens if self._shares_prompts and not turn else 0
 
     def _growth(self) -> int:
         """Tokens that what runs, and one more, will probably still add."""
-        return int((self._running + 1) * max(self._output / 2, self._decode_steps))
+        return int((self._running + 1) * max(self._output / 2, self._decode_steps)) if self._grows else 0
 
     def _load(self) -> Load:
         return Load(self._running, self._context / max(1, self._running), self._host - self._host_used)
@@ -231,7 +253,7 @@ class Residency:
         session.state, session.since = "paused", now
         if session.place == "hot":
             until, session.order = self._policy.hold(session, self._load(), now)
-            self._paused_tokens += session.own
+            self._paused_tokens += self._reserved(session.own)
             if until > now:
                 self._expiries.push(session.member, until)
                 self._guarded.push(session.member, session.order)
@@ -246,7 +268,7 @@ class Residency:
             return
         if session.place == "hot":
             self._policy.left(session, now)
-            self._paused_tokens -= session.own
+            self._paused_tokens -= self._reserved(session.own)
             if session.member in self._open:
                 self._open.discard(session.member)
                 self._count(session, open_=-1)
@@ -281,7 +303,7 @@ class Residency:
         session = self._sessions[first[1]]
         self._unpause(session, now)
         alone = self._groups[session.group].hot == 1
-        self._free += session.own + (session.common if alone else 0)
+        self._free += self._reserved(session.own) + (session.common if alone else 0)
         to: Literal["warm", "cold"] = "cold"
         worth = self._policy.worth(session, now)
         if session.kv <= self._host:
@@ -324,7 +346,7 @@ class Residency:
         group.hot += hot
         group.open += open_
         after = group.open_tokens if group.hot else 0
-        self._open_tokens += after - before + open_ * session.own
+        self._open_tokens += after - before + open_ * self._reserved(session.own)
         if not group.hot:
             del self._groups[session.group]
 

@@ -1,0 +1,237 @@
+"""Goodput of our scheduling policies on the embedded engine, against LRU with the same host tier and without one (L0).
+
+    python benchmarks/retention_real.py --json
+
+A run is `springtide train` in async: controller, journal, embedded engine (one thread) and trainer (one thread). Its
+episodes are replayed from scripts of sessions in a shell; the environment's time is slept. The engine's KV capacity is
+half of what as many episodes need as keep its batch full. LRU is tuned over a sweep of episodes in flight; ours is not
+tuned. Arms take turns, a ratio is taken within a round, and each run's first steps are not measured.
+
+Parts can be measured alone (`--parts`); the others' results stay as they are in the result file.
+"""
+
+import json
+import multiprocessing
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import msgspec
+
+from common.report import RESULTS, finish, machine, parser, say, shown, spread, table
+from retention_support.side import Arm, Size, Timing, run
+from springtide.simulation.distribution import mean
+from springtide.simulation.script import Scripts
+from springtide.simulation.workload import Workload
+
+NAME = "retention_real"
+WORKLOAD = Path(__file__).resolve().parent / "retention_support" / "shell.toml"
+
+SAMPLED_TASKS = 100
+LATENCY = 0.4
+"""Mean seconds of the environment per turn; `demand` in the result has the time of a turn in a full batch beside it."""
+
+HOST = 12_288
+SIZE = Size(capacity=12_288, max_batch=8, staleness=2, warm=2, steps=4)
+TUNING_SIZE = msgspec.structs.replace(SIZE, warm=1, steps=2)
+"""As many episodes as keep a batch of 8 full need about twice `capacity`: see `demand` in the result. Staleness 2 keeps
+the engine from waiting for the trainer, in all arms."""
+
+SWEEP = (4, 8, 12, 16, 24, 32, 64)
+OURS = Arm(retention="break-even", admission="law", kv="keep", host=HOST)
+BASELINES = {
+    "lru": Arm(kv="recompute"),
+    "lru, kept KV": Arm(kv="keep"),
+    "lru, tier": Arm(kv="recompute", host=HOST),
+    "lru, tier, kept KV": Arm(kv="keep", host=HOST),
+}
+"""Each tuned over `SWEEP`. KV is computed again at an update, as by default, or kept, as ours is."""
+
+INFORMATIVE = {
+    "cap-0.3": Arm(retention="cap-0.3", kv="keep", host=HOST),
+    "ttl-0.5": Arm(retention="ttl-0.5", kv="keep", host=HOST),
+    "min-waste": Arm(retention="min-waste", kv="keep", host=HOST),
+    "lru-ordered": Arm(retention="lru-ordered", kv="keep", host=HOST),
+    "break-even": Arm(retention="break-even", kv="keep", host=HOST),
+}
+"""With the host tier, kept KV and as many episodes in flight as are best for LRU with both."""
+
+FIGURES = {
+    "vs_lru_tier": "lru, tier",
+    "vs_lru": "lru",
+    "vs_lru_tier_kept": "lru, tier, kept KV",
+    "vs_lru_kept": "lru, kept KV",
+}
+QUICK_SIZE = msgspec.structs.replace(SIZE, warm=1, steps=1)
+QUICK_ARMS = {"ours": OURS, "lru": BASELINES["lru"], "lru, tier": BASELINES["lru, tier"]}
+"""Nothing is tuned: whether it runs is all that this says."""
+
+
+def workload(quick: bool) -> Workload:
+    work = Workload.model_validate(tomllib.loads(WORKLOAD.read_text()))
+    work = work.model_copy(update={"latency_factor": LATENCY / mean(work.latency)})
+    return work.model_copy(update={"groups_per_step": 1, "group_size": 2}) if quick else work
+
+
+class Bench:
+    """Runs arms in a process of their own, one at a time, and keeps what each came to."""
+
+    def __init__(self, work: Workload) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, mp_context=spawn)
+        self._work = work
+        self.records: list[dict[str, Any]] = []
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def rate(self, name: str, arm: Arm, size: Size, seed: int) -> float:
+        timing: Timing = self._pool.submit(run, arm, size, self._work, seed).result()
+        built = msgspec.to_builtins({"how": arm, "timing": timing})
+        self.records.append({"arm": name, "seed": seed, "load": os.getloadavg(), **built})
+        say(f"{name}, {arm.concurrent} in flight, seed {seed}: {timing.rate:,.0f} tokens/s")
+        return timing.rate
+
+    def tuned(self, name: str, arm: Arm, size: Size, seed: int) -> tuple[Arm, dict[str, float]]:
+        """The best number of episodes in flight. Beyond two that are worse than the best, none is tried."""
+        tried: dict[int, float] = {}
+        best = SWEEP[0]
+        for concurrent in SWEEP:
+            if sum(number > best for number in tried) == 2:
+                break
+            tried[concurrent] = self.rate(name, msgspec.structs.replace(arm, concurrent=concurrent), size, seed)
+            best = max(tried, key=lambda number: tried[number])
+        return msgspec.structs.replace(arm, concurrent=best), {str(number): rate for number, rate in tried.items()}
+
+
+def tuned_arms(bench: Bench, seed: int) -> tuple[dict[str, Arm], dict[str, dict[str, float]]]:
+    """All arms, and what was tried for those that are tuned."""
+    arms, tuning = {"ours": OURS}, {}
+    for name, arm in BASELINES.items():
+        arms[name], tuning[name] = bench.tuned(name, arm, TUNING_SIZE, seed)
+    best = arms["lru, tier, kept KV"].concurrent
+    return arms | {name: msgspec.structs.replace(arm, concurrent=best) for name, arm in INFORMATIVE.items()}, tuning
+
+
+def demand(work: Workload, records: list[dict[str, Any]], seed: int) -> dict[str, float]:
+    """By Little's law, the episodes that keep a batch full, and the tokens of their contexts.
+
+    A turn takes the batch as long as the engine of our runs generated for each of its tokens.
+    """
+    scripts = Scripts(work, seed)
+    turns = [
+        turn
+        for task in range(SAMPLED_TASKS)
+        for slot in range(work.group_size)
+        for turn in scripts.script(task=task, slot=slot).turns
+    ]
+    context = sum(turn.context + turn.output for turn in turns) / len(turns)
+    output = sum(turn.output for turn in turns) / len(turns)
+    environment = sum(turn.latency for turn in turns) / len(turns)
+    ours = [record["timing"]["notes"] for record in records if record["arm"] == "ours"]
+    generated, sampled = (sum(notes[name] for notes in ours) for name in ("ledger/engine/generate", "engine/decoded"))
+    seconds = SIZE.max_batch * output * generated / sampled
+    episodes = SIZE.max_batch * (1 + environment / seconds)
+    return {
+        "turn_seconds": seconds,
+        "environment_seconds": environment,
+        "context": context,
+        "episodes": episodes,
+        "tokens": episodes * context,
+    }
+
+
+def goodput(options: Any) -> dict[str, Any]:
+    """Tuning on a seed that is not measured, then rounds."""
+    started = machine()
+    size, rounds = (QUICK_SIZE, 1) if options.quick else (SIZE, options.rounds)
+    work = workload(options.quick)
+    bench = Bench(work)
+    try:
+        arms, tuning = (QUICK_ARMS, {}) if options.quick else tuned_arms(bench, options.seed + rounds)
+        rates: dict[str, list[float]] = {name: [] for name in arms}
+        for number in range(rounds):
+            for name in list(arms)[:: 1 if number % 2 == 0 else -1]:
+                rates[name].append(bench.rate(name, arms[name], size, options.seed + number))
+    finally:
+        bench.close()
+    ratios = {
+        figure: spread([ours / other for ours, other in zip(rates["ours"], rates[arm], strict=True)])
+        for figure, arm in FIGURES.items()
+        if arm in rates
+    }
+    return {
+        "figures": ratios,
+        "machine": started,
+        "workload": work.model_dump(),
+        "size": msgspec.to_builtins(size),
+        "demand": demand(work, bench.records, options.seed),
+        "tuning": tuning,
+        "arms": {name: msgspec.to_builtins(arm) for name, arm in arms.items()},
+        "rates": rates,
+        "records": bench.records,
+    }
+
+
+HEADER = ("arm", "in flight", "trained tokens/s", "generates", "on environment", "on trainer", "trains", "hit rate")
+
+PARTS: dict[str, Callable[[Any], dict[str, Any]]] = {"goodput": goodput}
+"""Each returns what goes into the result file under its name; of that, `figures` are printed."""
+
+
+def where_time_went(records: list[dict[str, Any]], name: str) -> list[str]:
+    """Of the arm's last run: shares of the time in which the engine generated, waited for environments and waited for
+    the trainer, and in which the trainer trained; and the hit rate."""
+    timing = [record["timing"] for record in records if record["arm"] == name][-1]
+    notes, seconds = timing["notes"], timing["seconds"]
+    lanes = (("engine", "generate"), ("engine", "environment"), ("engine", "training"), ("trainer", "train"))
+    shares = [notes.get(f"ledger/{lane}/{bin_}", 0.0) / seconds for lane, bin_ in lanes]
+    again, reused = notes.get("engine/reprefilled", 0.0), notes.get("engine/reused", 0.0)
+    hit = reused / (again + reused) if again + reused else 1.0
+    return [*(f"{share:.2f}" for share in shares), f"{hit:.3f}"]
+
+
+def show(part: dict[str, Any]) -> None:
+    rows = []
+    for name, rates in part["rates"].items():
+        how = part["arms"][name]
+        flight = "by the law" if how["admission"] == "law" else str(how["concurrent"])
+        rows.append([name, flight, shown(spread(rates), 0), *where_time_went(part["records"], name)])
+    print(table(HEADER, rows))
+    print(table(["ours against", "ratio"], [[FIGURES[name], shown(found)] for name, found in part["figures"].items()]))
+
+
+def earlier() -> dict[str, Any]:
+    """The parts in the result file."""
+    path = RESULTS / f"{NAME}.json"
+    return dict(json.loads(path.read_text())["parts"]) if path.exists() else {}
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument(
+        "--parts",
+        nargs="+",
+        choices=list(PARTS),
+        default=list(PARTS),
+        help="measure only these; the others' results stay as they are in the result file",
+    )
+    options = made.parse_args()
+    parts = {} if options.quick else earlier()
+    for name in options.parts:
+        parts[name] = PARTS[name](options)
+    if "goodput" in options.parts:
+        show(parts["goodput"])
+    figures = {figure: value for part in parts.values() for figure, value in part["figures"].items()}
+    finish(NAME, figures=figures, record={"parts": parts}, options=options)
+
+
+if __name__ == "__main__":
+    main()
