@@ -12,7 +12,7 @@ from springtide.simulation.simulate import Outcomes, simulate
 TUNING_SEED = 1000
 BAR = 0.2
 """By how much a simulated number may differ from the published one."""
-ROUNDS = 9
+ROUNDS = 6
 CLOSE = 0.01
 """Of the published number: a fit that is so close is done."""
 
@@ -80,7 +80,7 @@ class Measurement:
     # -- the constant ------------------------------------------------------------------------------------------------
 
     def _fit(self) -> None:
-        """By bisection, on a seed of its own: numbers are monotone in their constants."""
+        """On a seed of its own; numbers are monotone in their constants."""
         fit = self._anchor.fit
         if fit is None:
             return
@@ -88,12 +88,13 @@ class Measurement:
         if fit.low is None or fit.high is None:
             value = number.published / self._value(self._anchor, number, TUNING_SEED)
         else:
-            value = self._bisect(number, fit.low, fit.high)
+            value = self._solve(number, fit.low, fit.high)
         self._text = changed(self._text, fit.path, int(value) if fit.integer else value)
         self._anchor = Anchor.model_validate(self._text)
         self.fitted = {fit.constant: value}
 
-    def _bisect(self, number: Number, low: float, high: float) -> float:
+    def _solve(self, number: Number, low: float, high: float) -> float:
+        """Regula falsi (Illinois) in logarithms: most numbers are about a power of their constant."""
         fit = self._anchor.fit
         assert fit is not None
         seen: dict[float, float] = {}
@@ -105,13 +106,15 @@ class Measurement:
                 seen[value] = log(self._value(made, number, TUNING_SEED) / number.published)
             return seen[value]
 
-        rising = off(low) < off(high)
-        for _ in range(self._rounds):
-            middle = exp((log(low) + log(high)) / 2)
+        ends = [(low, off(low)), (high, off(high))]
+        for _ in range(self._rounds if ends[0][1] * ends[1][1] < 0 else 0):
+            (left, below), (right, above) = ends
+            middle = exp((log(left) * above - log(right) * below) / (above - below))
             middle = round(middle) if fit.integer else middle
-            if middle in (low, high) or abs(off(middle)) < CLOSE:
+            if middle in seen or abs(off(middle)) < CLOSE:
                 break
-            low, high = (middle, high) if (off(middle) < 0) == rising else (low, middle)
+            same = off(middle) * above > 0
+            ends = [(left, below / 2), (middle, off(middle))] if same else [(middle, off(middle)), (right, above / 2)]
         return min(seen, key=lambda value: abs(seen[value]))
 
     # -- playing -----------------------------------------------------------------------------------------------------
