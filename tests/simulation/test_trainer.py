@@ -63,10 +63,16 @@ class Clock:
         return self.time
 
 
-def trainer(pipelining="full", *, ranks=1, reference=True, colocated=False):
+def trainer(pipelining="full", *, ranks=1, reference=True, colocated=False, updates=1):
     clock = Clock()
     made = ModelledTrainer(
-        CLUSTER, ranks=ranks, reference=reference, colocated=colocated, pipelining=pipelining, now=clock
+        CLUSTER,
+        ranks=ranks,
+        reference=reference,
+        colocated=colocated,
+        pipelining=pipelining,
+        updates=updates,
+        now=clock,
     )
     return made, clock
 
@@ -91,6 +97,33 @@ def test_the_whole_batch_takes_the_time_of_the_busiest_rank():
     }
     made, clock = trainer(ranks=2, reference=False, colocated=True)
     assert stepped(made, clock, 1, group(0, 3, 2)) == {"actor": 9.0, "swap": 1.0, "optimizer": 0.25}
+
+
+def test_ranks_wait_for_the_busiest_at_every_update():
+    made, clock = trainer(ranks=2, updates=2)
+    # 3 and 1 tokens, then 3 and 1 again, where one update would be 4 and 4; the reference scores them as one batch.
+    groups = group(0, 3, 1), group(1, 3, 1)
+    spent = stepped(made, clock, 1, *groups)
+    assert spent == {"reference": 4.0, "actor": 18.0, "swap": 1.0, "optimizer": 0.5}
+    made, clock = trainer("adapter", ranks=2, reference=False, updates=2)
+    assert sum(stepped(made, clock, 1, *groups).values()) == 9.0 + 9.0 + 0.5
+    made, clock = trainer("adapter", ranks=2, reference=False)
+    assert sum(stepped(made, clock, 1, *groups).values()) == 12.0 + 0.25
+
+
+def test_an_update_begins_when_its_groups_are_there_and_the_one_before_has_ended():
+    made, clock = trainer("adapter", reference=False, updates=2)
+    first, second, third = group(0, 1), group(1, 1), group(2, 1)
+    for late, ready in ((first, 0.0), (second, 1.0), (third, 20.0)):
+        made.prepare(step=1, group=late, ready=ready)
+    clock.time = 20.0
+    # The first update is the first group, from 0 to 3. The second trains the second group, then waits for the third.
+    assert sum(stepped(made, clock, 1, first, second, third).values()) == 3.0 + 0.5
+
+
+def test_more_updates_than_groups_are_as_many_as_groups():
+    made, clock = trainer(ranks=2, reference=False, updates=9)
+    assert stepped(made, clock, 1, group(0, 3), group(1, 2))["actor"] == 3 * 3.0 + 3 * 2.0
 
 
 def test_what_was_done_before_the_step_was_full_is_taken_out_of_the_waiting():

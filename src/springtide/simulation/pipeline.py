@@ -2,14 +2,19 @@
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean
+from typing import TypeVar
 
 from springtide.scheduling.pipeliner import Pipeliner, static
 from springtide.scheduling.pipelining import Adapter, Mode, Schedule, StageCosts, Unit, schedule
 
 Arrival = tuple[float, tuple[int, ...]]
 """When a group was complete, in seconds, and the tokens of its micro-batches."""
+
+T = TypeVar("T")
 
 PER_RANK = 2
 """Micro-batches of a group per rank, at least: the more, the more evenly ranks end."""
@@ -41,10 +46,20 @@ class Pipeline:
         """From the next step on. What the ranks hold is lost."""
         self._ranks, self._holding = ranks, 0
 
-    def step(self, arrivals: Iterable[Arrival]) -> Schedule:
-        """All of a step's work, from when the ranks are free and the first group is there."""
+    def step(self, arrivals: Iterable[Arrival], updates: int = 1) -> Schedule:
+        """All of a step's work, from when the ranks are free and the first group is there.
+
+        Of `updates` each has as many groups, in order of arrival, and begins when the one before has ended.
+        """
         groups = sorted(arrivals)
-        begin = max(self._free, groups[0][0]) if groups else self._free
+        parts: list[Schedule] = []
+        for part in divided(groups, updates):
+            parts.append(self._update(part, parts[-1].finish if parts else self._free))
+        passes = tuple(done for part in parts for done in part.passes)
+        return replace(parts[-1], start=parts[0].start, passes=passes)
+
+    def _update(self, groups: list[Arrival], free: float) -> Schedule:
+        begin = max(free, groups[0][0]) if groups else free
         mode = self._decide(groups, begin) if self._static is None else self._static
         units = [Unit(ready, tokens) for ready, sizes in groups for tokens in sizes]
         done = schedule(mode, units, self._ranks, self._costs, begin, holding=self._holding)
@@ -76,6 +91,13 @@ def micro_batches(lengths: Iterable[int], *, ranks: int, most: int) -> tuple[int
         if max(loads) <= max(most, longest_first[0] if longest_first else 0) or number >= len(longest_first):
             return tuple(sorted((load for load in loads if load), reverse=True))
         number += 1
+
+
+def divided(groups: Sequence[T], updates: int) -> list[list[T]]:
+    """In `updates` parts of about the same size, in order; none is empty unless all is."""
+    updates = max(1, min(updates, len(groups)))
+    edges = [len(groups) * number // updates for number in range(updates + 1)]
+    return [list(groups[begin:end]) for begin, end in pairwise(edges)]
 
 
 def dealt(lengths: Iterable[int], ranks: int) -> list[int]:

@@ -145,6 +145,7 @@ class Simulation:
             reference=strategy.reference,
             colocated=self._colocated,
             pipelining=strategy.pipelining,
+            updates=workload.updates_per_step,
             now=_now,
         )
         engines = cluster.ranks - 1 if elastic(strategy) else rollout

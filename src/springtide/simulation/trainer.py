@@ -10,7 +10,7 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.trainer import StepReport
 from springtide.scheduling.pipelining import Schedule, StageCosts
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.pipeline import Pipeline, dealt, micro_batches
+from springtide.simulation.pipeline import Pipeline, dealt, divided, micro_batches
 from springtide.simulation.player import ModelledTrajectory
 
 
@@ -20,7 +20,8 @@ class ModelledTrainer:
     `spent` is what is left to wait for of the last call, in seconds by bin; a negative "rollout" gives back what has
     been booked as waiting while work went on. `colocated`: the ranks also roll out, so that weights, gradients and
     optimizer are moved in before a step and out after it. `pipelining`: how reference and actor work share the ranks;
-    all but "full" begin with groups as they come (`prepare`). `now`: the clock that `ready` is of.
+    all but "full" begin with groups as they come (`prepare`). `updates`: of the optimizer, that a step's groups are
+    divided into; ranks wait for each other at each. `now`: the clock that `ready` is of.
     """
 
     exact = True
@@ -33,6 +34,7 @@ class ModelledTrainer:
         reference: bool,
         colocated: bool,
         pipelining: str = "full",
+        updates: int = 1,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         if colocated and pipelining != "full":
@@ -45,6 +47,7 @@ class ModelledTrainer:
         self._ranks = ranks
         self._reference = reference
         self._colocated = colocated
+        self._updates = updates
         self._now = now
         stages = StageCosts.of(cluster.costs, reference=reference)
         self.pipeline = None if pipelining == "full" else Pipeline(pipelining, ranks=ranks, costs=stages)
@@ -79,24 +82,29 @@ class ModelledTrainer:
 
     def _whole(self, groups: Sequence[Group]) -> dict[str, float]:
         """The whole batch at once: the reference is swapped in, scores it, and makes room for the actor."""
-        busiest = max(dealt((length for group in groups for length in _lengths(group)), self._ranks))
-        spent = {"actor": self._costs.actor(busiest), "optimizer": self._costs.optimizer}
+        busiest = sum(self._busiest(part) for part in divided(groups, self._updates))
+        spent = {"actor": self._costs.actor(busiest), "optimizer": self._updates * self._costs.optimizer}
         if self._reference:
-            spent["reference"] = self._costs.reference_token * busiest
+            spent["reference"] = self._costs.reference_token * self._busiest(groups)
             spent["swap"] = 2 * self._costs.swap
         if self._colocated:
             spent["swap"] = spent.get("swap", 0.0) + 2 * self._costs.swap
         return spent
 
+    def _busiest(self, groups: Sequence[Group]) -> int:
+        """Tokens of the rank that has most of them."""
+        return max(dealt((length for group in groups for length in _lengths(group)), self._ranks))
+
     def _pipelined(self, pipeline: Pipeline, groups: Sequence[Group]) -> dict[str, float]:
         """A group that was not announced is ready now."""
         now = self._now()
         most = self._cluster.micro_batch_tokens
-        done = pipeline.step(
+        arrivals = [
             (self._ready.pop(group.id, now), micro_batches(_lengths(group), ranks=self._ranks, most=most))
             for group in groups
-        )
-        spent = booked(done, now, optimizer=self._costs.optimizer)
+        ]
+        done = pipeline.step(arrivals, self._updates)
+        spent = booked(done, now, optimizer=self._updates * self._costs.optimizer)
         pipeline.occupy(now + math.fsum(spent.values()))
         return spent
 

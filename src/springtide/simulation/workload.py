@@ -41,6 +41,9 @@ class Workload(StrictModel):
     change_latency: float = Field(1.0, gt=0, description="By what factor.")
     group_size: int = Field(8, ge=1)
     groups_per_step: int = Field(64, ge=1)
+    updates_per_step: int = Field(
+        1, ge=1, description="Optimizer updates that a step's groups are divided into (mini-batches)."
+    )
 
 
 def names() -> list[str]:
