@@ -170,6 +170,10 @@ def test_every_mistake_gets_its_own_sentence():
             ("scheduling.retention", "residency-SHARE, break-even ("),
         ),
         (["scheduling.mode=async", "scheduling.retention=oracle"], ("scheduling.retention", "only a simulation")),
+        (
+            ["scheduling.mode=async", "scheduling.staleness=2", "engine.kv_gap=3"],
+            ("engine.kv_gap = 3", "scheduling.staleness = 2"),
+        ),
         (["scheduling.mode=async", "scheduling.window=17"], ("scheduling.window = 17", "groups_per_step = 16")),
         (["training.algorithm.mini_batches=17"], ("mini_batches = 17", "groups_per_step = 16")),
         (["rollout.temperature=0"], ("rollout.temperature = 0", "scheduling.steps is 0")),
@@ -246,7 +250,7 @@ def numbers(kind, low, high):
 
 
 CROSS_CHECKED = {"heads", "kv_heads", "hidden", "max_context", "max_tokens_per_turn", "capacity_tokens", "group_size"}
-CROSS_CHECKED |= {"min_valid", "window", "mini_batches", "temperature", "retention", "admission"}
+CROSS_CHECKED |= {"min_valid", "window", "mini_batches", "temperature", "retention", "admission", "kv_gap"}
 
 
 def sections(model):

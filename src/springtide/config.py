@@ -103,6 +103,11 @@ class Recipe(StrictModel):
                 f"{scheduling.groups_per_step}: by leaving the issue order further, groups could outgrow the staleness "
                 "bound. Lower the first or raise the second."
             )
+        if scheduling.mode == "async" and self.engine.kv_gap > max(1, scheduling.staleness):
+            problems.append(
+                f"engine.kv_gap = {self.engine.kv_gap} is above scheduling.staleness = {scheduling.staleness}: no "
+                "episode lives on that long, so that KV never gets as old. Lower the first or raise the second."
+            )
         mini_batches = self.training.algorithm.mini_batches
         if mini_batches > scheduling.groups_per_step:
             problems.append(

@@ -26,6 +26,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("cold"), st.integers(0, MEMBERS - 1)),
     st.tuples(st.just("prefetch"), st.integers(0, MEMBERS - 1)),
     st.tuples(st.just("cancel"), st.integers(0, MEMBERS - 1)),
+    st.tuples(st.just("refresh"), st.integers(0, MEMBERS - 1)),
     st.tuples(st.just("update"), st.sampled_from(["keep", "recompute"])),
 )
 
@@ -82,6 +83,8 @@ class Play:
             self.active.discard(index)
         elif action == "prefetch":
             self.engine.prefetch(member)
+        elif action == "refresh":
+            self.engine.refresh(member, 13)
         else:
             self.engine.demote(member, "warm" if action == "warm" else "cold")
 

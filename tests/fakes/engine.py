@@ -4,7 +4,7 @@ import hashlib
 
 from springtide.core.sampling import Sampled, SampleStop
 from springtide.core.version import PolicyVersion
-from springtide.ports.engine import EngineCapabilities, EngineStats, Finished
+from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, StaleKv
 
 STOP = 0
 
@@ -18,8 +18,9 @@ class FakeEngine:
         self.weights = ""
         self.number = -1
         self.running = []
-        self.sessions = set()
+        self.sessions = {}
         self.corrupt_next_load = False
+        self.refreshed = 0
 
     def submit(self, requests):
         assert self.number >= 0, "a turn was submitted before any version was published"
@@ -28,7 +29,7 @@ class FakeEngine:
             seed = hashlib.sha256(repr((self.weights, str(request.member), request.tokens, batch)).encode()).digest()
             tokens = [1 + byte % 9 for byte in seed[1 : 2 + seed[0] % 3]] + [STOP]
             self.running.append({"request": request, "tokens": tokens, "done": [], "versions": []})
-            self.sessions.add(request.member)
+            self.sessions[request.member] = max(0, self.sessions.get(request.member, self.number))
 
     def step(self, *, max_decode_steps):
         finished = []
@@ -61,7 +62,7 @@ class FakeEngine:
 
     def release(self, member):
         self.cancel(member)
-        self.sessions.discard(member)
+        self.sessions.pop(member, None)
 
     def demote(self, member, to):
         pass
@@ -77,5 +78,26 @@ class FakeEngine:
             self.weights = "corrupt"
         return PolicyVersion(number, self.weights)
 
+    def trust_kv(self, trusted):
+        pass
+
+    def stale(self):
+        """Every session has two pieces of KV; none of it matters to its tokens."""
+        running = {turn["request"].member for turn in self.running}
+        return [
+            StaleKv(member=member, tokens=2, fresh=0, oldest=int(version))
+            for member, version in self.sessions.items()
+            if version < self.number and member not in running
+        ]
+
+    def refresh(self, member, tokens):
+        done = self.sessions[member]
+        self.sessions[member] = done + 0.5 if done == int(done) else self.number
+        self.refreshed += 1
+        return 1
+
+    def probe(self):
+        pass
+
     def stats(self):
-        return EngineStats(running=len(self.running))
+        return EngineStats(running=len(self.running), refreshed=self.refreshed)

@@ -20,6 +20,7 @@ from springtide.runtime.stash import Stash
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import Boundary
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.executor import InlineExecutor
 from springtide.simulation.virtual_loop import run_virtual
@@ -39,8 +40,20 @@ def new_disk():
 class FakeRun:
     """One process of a run. `start` drives it to its end or to its death."""
 
-    def __init__(self, disk, config, *, source=None, evaluation_tasks=2, checkpoint_every=2, observers=(), costs=None):
+    def __init__(
+        self,
+        disk,
+        config,
+        *,
+        source=None,
+        evaluation_tasks=2,
+        checkpoint_every=2,
+        observers=(),
+        costs=None,
+        kv="recompute",
+    ):
         self.costs = COSTS | (costs or {})
+        self.kv = kv
         self.disk = disk
         self.config = config
         self.source = source or FakeSource()
@@ -68,7 +81,13 @@ class FakeRun:
         observers = Observers(self.observers)
         checkpoints = FakeCheckpoints(self.disk, lambda: self.journal.alive)
         dispatch = Dispatch(
-            engines=[self.engine], executor=executor, clock=clock, ledger=ledger, lockstep=sync, decode_steps=2
+            engines=[self.engine],
+            executor=executor,
+            clock=clock,
+            ledger=ledger,
+            lockstep=sync,
+            decode_steps=2,
+            refresh=Refresh() if self.kv == "refresh" else None,
         )
         player = Player(
             sampler=dispatch,
@@ -93,7 +112,7 @@ class FakeRun:
             ledger=ledger,
             trainer=self.trainer,
             dispatch=dispatch,
-            publication=Publication(trainer=self.trainer, dispatch=dispatch, executor=executor, kv="recompute"),
+            publication=Publication(trainer=self.trainer, dispatch=dispatch, executor=executor, kv=self.kv),
             evaluator=evaluator,
             checkpoints=checkpoints,
             stash=stash,

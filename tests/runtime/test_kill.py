@@ -52,6 +52,25 @@ def test_a_kill_at_every_await_point(mode, changes, source):
             assert resumed.trainer.weights == whole.trainer.weights, f"killed after {point} callbacks"
 
 
+def test_a_kill_at_every_await_point_while_kv_is_refreshed():
+    config = small_config("async", staleness=2)
+    costs = {"refresh": 0.02, "generate": 0.05, "train": 1.0}
+
+    def run(disk):
+        return FakeRun(disk, config, kv="refresh", costs=costs, evaluation_tasks=0)
+
+    whole = run(new_disk())
+    _, loop = whole.start()
+    assert whole.engine.refreshed > 10
+    assert whole.ledger_seconds["engine"]["refresh"] >= 0.02 * whole.engine.refreshed
+    for point in range(loop.callbacks):
+        disk = new_disk()
+        with pytest.raises(Killed):
+            run(disk).start(kill_after=point)
+        run(disk).start()
+        check_ends(disk, config)
+
+
 def test_two_kills_in_a_row():
     config = small_config("sync")
     whole = FakeRun(new_disk(), config)

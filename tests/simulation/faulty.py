@@ -164,7 +164,8 @@ def _strategy(r: random.Random, cluster: Cluster, *, moves: bool) -> Strategy:
             "elasticity": "rates" if rates else "static",
             "concurrency_per_rank": r.choice((2, 6, 32)),
             "admission": r.choice(("fixed", "fixed", "law")),
-            "kv": r.choice(("keep", "recompute")),
+            "kv": r.choice(("keep", "refresh", "recompute")),
+            "kv_gap": r.choice((1, 1, 2)),
             "evicts": r.choice(("warm", "cold")),
             "batchwise": r.random() < 0.2,
             "turnwise": r.random() < 0.1,
@@ -218,7 +219,7 @@ class FaultyRun(Simulation):
         for engine, rank in zip(self.engines, dispatch._ranks, strict=True):
             steering = rank._steering
             held = (lambda: False) if steering is None else (lambda steering=steering: steering.holds)
-            self.ranks.append(RankBooks(engine, self.books, kv=self._strategy.kv, held=held))
+            self.ranks.append(RankBooks(engine, self.books, kv=self._strategy.kv, gap=self._strategy.kv_gap, held=held))
 
     def _watch_decisions(self, controller: Controller) -> None:
         scheduler = controller.scheduler

@@ -20,9 +20,9 @@ from springtide.ports.journal import EndRecord, Entry
 from springtide.scheduling.commands import Command, IssueGroup, MoveRanks, Prepare, StartMember, Train
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import ConcurrencySet, Event, MemberFinished
-from springtide.simulation.engine import ModelledRequest
 from springtide.simulation.player import ModelledTrajectory
 from springtide.simulation.script import Scripts
+from springtide.simulation.turn import ModelledRequest
 
 FOREVER = 1e8
 """Seconds; no run here takes as long, unless it waits for a deadline that stands for none."""

@@ -10,23 +10,26 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.engine import Finished
 from springtide.simulation.engine import ModelledEngine
 
+INNER = ("submit", "step", "cancel", "demote", "prefetch", "refresh")
+
 
 class RankBooks:
-    """Stands between the rank and its engine. `kv`: what becomes of KV at new weights.
+    """Stands between the rank and its engine. `kv`: what becomes of KV at new weights, `gap`: how old it may become.
 
     `held`: whether ready turns are held back from the engine. What each running turn samples is counted here too, with
     the version that was loaded last, however the engine does its own books.
     """
 
-    def __init__(self, engine: ModelledEngine, books: Books, *, kv: str, held: Callable[[], bool]) -> None:
+    def __init__(self, engine: ModelledEngine, books: Books, *, kv: str, gap: int, held: Callable[[], bool]) -> None:
         self.visits = 0
         self._engine, self._books, self._kv, self._held = engine, books, kv, held
+        self._gap = 0 if kv == "recompute" else gap
         self._memory = engine._memory
         self._open: dict[Member, SampleRequest] = {}
         self._loaded = 0
         self._sampled: dict[Member, Counts] = {}
         self._computed: set[int] = set()
-        self._inner = {name: getattr(engine, name) for name in ("submit", "step", "cancel", "demote", "prefetch")}
+        self._inner = {name: getattr(engine, name) for name in INNER}
         self._load, self._shared = engine.load_weights, self._memory.shared
         for name in (*self._inner, "load_weights"):
             setattr(engine, name, getattr(self, name))
@@ -69,6 +72,24 @@ class RankBooks:
     def prefetch(self, member: Member) -> None:
         self._inner["prefetch"](member)
         self._look()
+
+    def refresh(self, member: Member, tokens: int) -> int:
+        check(self._kv == "refresh", "I5", f"KV of {member} is refreshed")
+        engine = self._engine
+        busy = engine._queue or engine._batch or engine._arriving or self._held()
+        check(not busy, "I8", f"KV of {member} is refreshed while turns wait or run")
+        check(member not in self._open, "I10", f"KV of {member} is refreshed while its turn runs")
+        before = engine.stats()
+        done: int = self._inner["refresh"](member, tokens)
+        after = engine.stats()
+        check(done > 0, "I8", f"there was nothing to refresh for {member}")
+        check(after.refreshed - before.refreshed <= tokens, "I8", "a piece is larger than was asked for")
+        check(after.hot_tokens == before.hot_tokens, "I7", "a refresh takes room")
+        if done > after.refreshed - before.refreshed:
+            check(self._loaded in self._computed, "I5", f"{member} copies what nobody has computed")
+        self._computed.add(self._loaded)
+        self._look()
+        return done
 
     def load_weights(self, *, number: int, weights: Any, kv: Any) -> PolicyVersion:
         proof = self._load(number=number, weights=weights, kv=kv)
@@ -119,9 +140,13 @@ class RankBooks:
         check(memory.hot == held, "I7", f"{memory.hot} tokens are booked and {held} on the device")
         copied = sum(session.copied for session in memory._sessions.values())
         check(memory.warm == copied, "I7", f"{memory.warm} tokens are booked and {copied} in host memory")
-        if self._kv == "recompute":
-            old = [str(s.member) for s in memory._sessions.values() if s.place != "cold" and s.version != self._loaded]
-            check(not old, "I5", f"{old} have KV of another version than {self._loaded}")
+        resting = [s for who, s in memory._sessions.items() if who not in engine._batch and who not in engine._arriving]
+        wrong = [str(s.member) for s in resting if s.versions.tokens != s.kv]
+        check(not wrong, "I5", f"the KV of {wrong} has versions for another number of tokens")
+        at_work = [*engine._batch, *engine._arriving]
+        looked_at = memory._sessions if self._kv == "recompute" else at_work
+        old = [str(who) for who in looked_at if memory[who].versions.gap(self._loaded) > self._gap]
+        check(not old, "I5", f"{old} have KV of too old a version at {self._loaded}")
 
 
 def _tokens(counts: Counts) -> int:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from springtide.core.member import Member, Purpose
 from springtide.scheduling.costs import ServiceCosts
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.engine import ModelledEngine, ModelledRequest
+from springtide.simulation.engine import ModelledEngine
+from springtide.simulation.turn import ModelledRequest
 
 COSTS = ServiceCosts(
     prefill_base=0.5,
@@ -229,7 +230,7 @@ def test_a_session_that_came_back_keeps_its_host_copy_until_the_room_is_needed()
 
 def test_new_weights_mark_what_is_sampled_and_drop_or_keep_the_kv():
     for kv in ("keep", "recompute"):
-        engine = rank()
+        engine = rank(gap=3)
         engine.submit([turn(member(0), output=10)])
         engine.step(max_decode_steps=4)
         engine.load_weights(number=3, weights="w", kv=kv)
@@ -237,6 +238,78 @@ def test_new_weights_mark_what_is_sampled_and_drop_or_keep_the_kv():
         assert finished.sampled.counts == ((0, 4), (3, 6))
         assert ("recompute" in spent) == (kv == "recompute")
         assert engine.stats().decoded == 10
+
+
+def test_a_paused_session_is_refreshed_piece_by_piece_at_the_price_of_its_prefill():
+    engine = rank()
+    engine.submit([turn(member(0))])
+    play(engine)
+    engine.load_weights(number=1, weights="w", kv="refresh")
+    (stale,) = engine.stale()
+    assert (stale.tokens, stale.fresh, stale.oldest) == (110, 0, 0)
+    for before, done in ((0, 40), (40, 40), (80, 30)):
+        assert engine.refresh(member(0), 40) == done
+        assert engine.spent == {"refresh": pytest.approx(COSTS.prefill(done, before))}
+    assert engine.stale() == []
+    assert engine.spent == {}
+    engine.load_weights(number=2, weights="w", kv="refresh")
+    engine.submit([turn(member(0), 1, context=150, reusable=110)])
+    _, spent = play(engine)
+    assert "recompute" not in spent
+    assert (engine.stats().refreshed, engine.stats().reprefilled) == (110, 0)
+
+
+@pytest.mark.parametrize("place", ["hot", "warm"])
+def test_kv_older_than_the_gap_is_computed_again_when_its_turn_comes(place):
+    engine = rank(host_tokens=1000)
+    engine.submit([turn(member(0))])
+    play(engine)
+    engine.demote(member(0), place)
+    for number in (1, 2):
+        engine.load_weights(number=number, weights="w", kv="keep")
+    assert held(engine) == ((110, 0) if place == "hot" else (0, 110))
+    engine.submit([turn(member(0), 1, context=150, reusable=110)])
+    _, spent = play(engine)
+    assert spent["recompute"] + spent["prefill"] == pytest.approx(COSTS.prefill(150, 0))
+    assert engine.stats().reprefilled == 110
+
+
+def test_a_running_turn_whose_kv_becomes_too_old_computes_its_context_again():
+    engine = rank()
+    engine.submit([turn(member(0), output=10)])
+    for number in (1, 2):
+        engine.step(max_decode_steps=3)
+        engine.load_weights(number=number, weights="w", kv="keep")
+    (finished,), spent = play(engine)
+    assert finished.sampled.counts == ((0, 3), (1, 3), (2, 4))
+    assert engine.stats().reprefilled == 106
+    assert "recompute" in spent
+
+
+def test_a_group_s_prompt_is_refreshed_once_and_serves_newcomers():
+    engine = rank()
+    engine.submit([turn(member(0, slot), context=100) for slot in range(3)])
+    play(engine)
+    engine.load_weights(number=1, weights="w", kv="refresh")
+    while stale := engine.stale():
+        engine.refresh(stale[0].member, 1000)
+    assert engine.stats().refreshed == 110 + 2 * 50
+    before = engine.stats().prefilled
+    engine.submit([turn(member(0, 3))])
+    play(engine)
+    assert engine.stats().prefilled - before == 40
+
+
+def test_a_prompt_that_is_refreshed_in_part_serves_nobody_yet():
+    engine = rank()
+    engine.submit([turn(member(0))])
+    play(engine)
+    engine.load_weights(number=1, weights="w", kv="refresh")
+    engine.refresh(member(0), 59)
+    before = engine.stats().prefilled
+    engine.submit([turn(member(0, 1))])
+    play(engine)
+    assert engine.stats().prefilled - before == 100
 
 
 def test_what_does_not_fit_waits_and_what_grows_too_large_is_preempted():
@@ -250,7 +323,9 @@ def test_what_does_not_fit_waits_and_what_grows_too_large_is_preempted():
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["turn", "step", "warm", "cold", "prefetch", "release", "cancel", "keep", "recompute"]),
+        st.sampled_from(
+            ["turn", "step", "warm", "cold", "prefetch", "release", "cancel", "keep", "recompute", "refresh"]
+        ),
         st.integers(0, 7),
         st.integers(1, 40),
     ),
@@ -293,6 +368,8 @@ def test_whatever_happens_capacity_holds_and_every_turn_ends_once(events, host, 
         elif kind in ("keep", "recompute"):
             version += 1
             engine.load_weights(number=version, weights="w", kv=kind)
+        elif kind == "refresh":
+            engine.refresh(who, amount)
         assert 0 <= engine.stats().hot_tokens <= 700
         assert 0 <= engine.stats().warm_tokens <= host
     for each in play(engine)[0]:

@@ -78,6 +78,7 @@ def undisturbed(seed):
         staleness=99,
         rollout_ranks=2,
         kv="keep",
+        kv_gap=99,
         elasticity="static",
         admission="fixed",
         batchwise=False,
@@ -110,6 +111,7 @@ WAYS = (
     {"kv": "keep", "evicts": "warm", "retention": "break-even", "decode_steps": 64},
     {"kv": "recompute", "evicts": "cold", "retention": "lru", "decode_steps": 8},
     {"kv": "recompute", "evicts": "warm", "retention": "cap-0.5", "staleness": 3},
+    {"kv": "refresh", "evicts": "warm", "retention": "lru", "staleness": 3},
     {"kv": "keep", "evicts": "cold", "retention": "ttl-4", "elasticity": "rates", "pipelining": "ahead"},
 )
 

@@ -12,6 +12,7 @@ from simulation.test_invariants import (
     play_all,
 )
 from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.rank import Rank
 from springtide.runtime.stash import Stash
 from springtide.scheduling.commands import Train
 from springtide.scheduling.consumption import Places
@@ -145,6 +146,21 @@ def kv_survives_an_update(original):
     return lambda self: None
 
 
+@around(ModelledEngine, "_is_outdated")
+def no_kv_is_too_old(original):
+    return lambda self, session: False
+
+
+@around(KvMemory, "has_prompt")
+def a_refresh_copies_from_any_version(original):
+    return lambda self, member, *, prefix, version: member.group in self._groups
+
+
+@around(Rank, "_ready")
+def kv_is_refreshed_before_turns_that_are_ready(original):
+    return lambda self: original(self) and not self._may_refresh()
+
+
 @around(KvMemory, "shared")
 def a_prompt_of_any_version_will_do(original):
     return lambda self, member, *, prefix, shared, version: shared
@@ -268,6 +284,9 @@ def a_turn_without_kv_says_more(original):
         (an_interrupted_turn_loses_its_tokens, "I4"),
         (kv_survives_an_update, "I5"),
         (a_prompt_of_any_version_will_do, "I5"),
+        (no_kv_is_too_old, "I5"),
+        (a_refresh_copies_from_any_version, "I5"),
+        (kv_is_refreshed_before_turns_that_are_ready, "I8"),
         (there_is_always_room, "I7"),
         (host_memory_has_no_end, "I7"),
         (tokens_leave_unbooked, "I7"),

@@ -9,9 +9,10 @@ from springtide.runtime.steering import Steering
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import policy
 from springtide.simulation.cluster import Cluster, cluster
-from springtide.simulation.engine import ModelledEngine, ModelledRequest
+from springtide.simulation.engine import ModelledEngine
 from springtide.simulation.simulate import simulate
 from springtide.simulation.strategy import Strategy
+from springtide.simulation.turn import ModelledRequest
 from springtide.simulation.workload import preset
 
 COSTS = cluster("h100-14b").costs

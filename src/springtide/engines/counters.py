@@ -10,5 +10,6 @@ class Counters:
     prefilled: int = 0
     reprefilled: int = 0
     reused: int = 0
+    refreshed: int = 0
     decoded: int = 0
     preemptions: int = 0

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from springtide.core.kv_versions import KvVersions
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.engines.blocks import Block
@@ -12,7 +13,10 @@ Residency = Literal["hot", "warm", "cold"]
 
 
 class Turn:
-    """A request on its way. `order` numbers submissions; `started` is set when it is first admitted."""
+    """A request on its way. `order` numbers submissions; `started` is set when it is first admitted.
+
+    `probed`: it begins over KV of an earlier version, and is scored with fresh KV when it has ended.
+    """
 
     def __init__(self, request: SampleRequest, order: int) -> None:
         self.request = request
@@ -22,6 +26,7 @@ class Turn:
         self.logprobs: list[float] = []
         self.versions: list[int] = []
         self.started = False
+        self.probed = False
 
     @property
     def remaining(self) -> int:
@@ -33,8 +38,8 @@ class Session:
     """Invariants: `computed` <= `known` <= len(tokens); with a turn in progress `computed` < len(tokens).
 
     `tokens` is the path so far, sampled tokens included; `computed` of them have KV, in `block` (hot) or in `host`
-    (warm). `known` of them had KV at some time: computing these again is a re-prefill. The first `base_length` of
-    the KV were computed under policy version `base_version`, and only these are shared with the group.
+    (warm). `known` of them had KV at some time: computing these again is a re-prefill. `versions` are those that
+    computed the KV; only what begins with the present one is shared with the group.
     """
 
     def __init__(self, member: Member, key: int) -> None:
@@ -46,8 +51,7 @@ class Session:
         self.block: Block | None = None
         self.host: HostCopy | None = None
         self.host_tokens = 0
-        self.base_version = -1
-        self.base_length = 0
+        self.versions = KvVersions()
         self.last_used = 0
         self.turn: Turn | None = None
         self.running = False
@@ -74,28 +78,27 @@ class Session:
 
     def truncate(self, computed: int) -> None:
         self.computed = min(self.computed, computed)
-        self.base_length = min(self.base_length, self.computed)
+        self.versions.truncate(self.computed)
 
     def extend(self, count: int, version: int) -> None:
         """`count` more tokens have KV, computed under `version`."""
-        if self.computed == 0:
-            self.base_version, self.base_length = version, 0
-        if version == self.base_version and self.base_length == self.computed:
-            self.base_length += count
+        self.versions.extend(count, version)
         self.computed += count
         self.known = max(self.known, self.computed)
 
-    def adopt(self, source: "Session", count: int) -> None:
-        """The KV of the first `count` tokens was copied from `source`."""
-        self.computed = self.base_length = count
-        self.base_version = source.base_version
+    def adopt(self, count: int, version: int) -> None:
+        """The KV of the first `count` tokens, and no more, was copied from a session that has it under `version`."""
+        self.truncate(0)
+        self.versions.extend(count, version)
+        self.computed = count
         self.known = max(self.known, count)
 
     def shared_with(self, tokens: Sequence[int], version: int) -> int:
         """Leading `tokens` whose KV under `version` can be copied from here."""
-        if self.base_version != version or self.residency == "cold":
+        leading = self.versions.leading(version)
+        if not leading or self.residency == "cold":
             return 0
-        return common_prefix(self.tokens[: self.base_length], tokens)
+        return common_prefix(self.tokens[:leading], tokens)
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:

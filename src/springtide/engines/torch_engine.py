@@ -23,13 +23,14 @@ from springtide.engines.config import TorchEngineConfig
 from springtide.engines.counters import Counters
 from springtide.engines.group import Row, row_order
 from springtide.engines.network import Network
+from springtide.engines.probe import Case, Probe
 from springtide.engines.residency import ResidentSessions
 from springtide.engines.sampling import Draws
 from springtide.engines.session import Session, Turn
 from springtide.engines.storage import Storage
 from springtide.engines.turns import Turns
 from springtide.policy.random import stream_key
-from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy
+from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy, StaleKv
 
 
 class TorchEngine:
@@ -45,6 +46,9 @@ class TorchEngine:
         self._submitted = 0
         self._poisoned = False
         self._chunk = config.prefill_chunk
+        self._gap = config.kv_gap
+        self._trusted = True
+        self._probe = Probe(self._network, seed=seed, share=config.probe_share, chunk=config.prefill_chunk)
         blocks = Blocks(config.capacity_tokens)
         self._blocks = blocks
         self._storage = Storage(
@@ -73,7 +77,10 @@ class TorchEngine:
             assert session.turn is None, f"{request.member} already has a turn"
             session.present(request.tokens)
             session.turn = Turn(request, self._submitted)
+            session.turn.probed = self._is_probed(session)
             self._submitted += 1
+            if self._is_outdated(session):
+                self._cut(session, session.versions.leading(self._version))
             self._turns.enqueue(session)
 
     def step(self, *, max_decode_steps: int) -> list[Finished]:
@@ -121,23 +128,66 @@ class TorchEngine:
     def load_weights(self, *, number: int, weights: Mapping[str, torch.Tensor], kv: KvPolicy) -> PolicyVersion:
         digest = self._network.load(weights)
         self._version = number
-        if kv == "recompute" or self._poisoned:
-            for session in self._residents:
-                if session.running:
-                    session.truncate(0)
-                else:
-                    self._residents.forget(session)
+        self._probe.due.clear()
+        everything = kv == "recompute" or self._poisoned
+        for session in self._residents:
+            # A paused session's KV may still be refreshed; it is looked at when its turn comes.
+            if everything or (session.turn is not None and self._is_outdated(session)):
+                self._cut(session, 0)
         if self._poisoned:
             # Attention multiplies masked values by zero, which does not silence a NaN left in a block.
             self._storage.clear()
             self._poisoned = False
         return PolicyVersion(number, digest)
 
+    def trust_kv(self, trusted: bool) -> None:
+        self._trusted = trusted
+
+    def stale(self) -> list[StaleKv]:
+        return [
+            StaleKv(
+                member=session.member,
+                tokens=session.computed,
+                fresh=session.versions.leading(self._version),
+                oldest=session.versions.oldest,
+            )
+            for session in self._residents
+            if session.turn is None and session.block is not None and session.versions.gap(self._version)
+        ]
+
+    def refresh(self, member: Member, tokens: int) -> int:
+        session = self._residents.get(member)
+        if session is None or session.turn is not None or session.block is None:
+            return 0
+        before = fresh = session.versions.leading(self._version)
+        source, shared = self._turns.best_source(session, self._version)
+        end = min(shared, session.computed)
+        if source is not None and end > fresh:
+            self._residents.copy_prefix(source, session, end)
+            session.versions.renew(end, self._version)
+            fresh = end
+        new = min(tokens, session.computed - fresh)
+        if new > 0:
+            row = Row(session.block, fresh, new)
+            packed = torch.tensor(session.tokens[fresh : fresh + new], device=self._network.device)
+            with torch.inference_mode():
+                batch = self._network.batch(self._storage, [row])
+                logits = self._network.logits(packed, batch, last_only=True)
+            self._poisoned = self._poisoned or bool(logits.isnan().any())
+            session.versions.renew(fresh + new, self._version)
+            self._counters.refreshed += new
+        return session.versions.leading(self._version) - before
+
+    def probe(self) -> None:
+        with torch.inference_mode():
+            self._probe.run()
+
     def stats(self) -> EngineStats:
         return EngineStats(
             prefilled=self._counters.prefilled,
             reprefilled=self._counters.reprefilled,
             reused=self._counters.reused,
+            refreshed=self._counters.refreshed,
             decoded=self._counters.decoded,
             hot_tokens=self._blocks.reserved,
             warm_tokens=self._residents.host_tokens,
@@ -146,6 +196,10 @@ class TorchEngine:
             preemptions=self._counters.preemptions,
             demotions=self._residents.demotions,
             reloads=self._residents.reloads,
+            probed=self._probe.tokens,
+            probe_difference=self._probe.difference,
+            probe_k3=self._probe.k3,
+            probes_due=len(self._probe.due),
         )
 
     def _check(self, request: SampleRequest) -> None:
@@ -165,6 +219,25 @@ class TorchEngine:
         session = Session(member, key)
         self._residents.add(session)
         return session
+
+    def _is_probed(self, session: Session) -> bool:
+        turn = session.turn
+        assert turn is not None
+        gap = session.versions.gap(self._version)
+        return 0 < gap <= self._gap and self._probe.chooses(session.member, turn.request.turn)
+
+    def _is_outdated(self, session: Session) -> bool:
+        """Whether the KV of a session with a turn is too old to go on with."""
+        assert session.turn is not None
+        limit = self._gap if self._trusted or session.turn.probed else 0
+        return session.versions.gap(self._version) > limit
+
+    def _cut(self, session: Session, tokens: int) -> None:
+        """Leave the KV of the first `tokens` tokens."""
+        if tokens or session.running:
+            session.truncate(tokens)
+        else:
+            self._residents.forget(session)
 
     def _mixed_pass(self) -> list[Finished]:
         """Up to a chunk of prefill together with one token of every sequence that decodes."""
@@ -277,6 +350,10 @@ class TorchEngine:
         assert turn is not None
         self._turns.drop(session)
         self._residents.touch(session)
+        if turn.probed and session.versions.gap(self._version):
+            first = turn.prompt_length + turn.versions.index(self._version)
+            kept = turn.logprobs[first - turn.prompt_length :]
+            self._probe.due.append(Case(tuple(session.tokens), first, kept, turn.params))
         sampled = Sampled(
             tokens=tuple(session.tokens[turn.prompt_length :]),
             logprobs=tuple(turn.logprobs),

@@ -51,10 +51,10 @@ class Turns:
         passed: list[Session] = []
         while self.waiting and len(self.running) < self._max_batch:
             session = self.waiting[0]
-            source, shared = self._best_source(session, version)
+            source, shared = self.best_source(session, version)
             if self._is_coming(session, max(shared, session.computed)):
                 passed.append(self.waiting.pop(0))
-            elif self._start(session, source, shared):
+            elif self._start(session, source, shared, version):
                 session.running = True
                 insort(self.running, self.waiting.pop(0), key=self.order)
             else:
@@ -70,7 +70,7 @@ class Turns:
             while session.running and not self._residents.make_hot(session, len(session.tokens)):
                 self._preempt(self.running[-1])
 
-    def _start(self, session: Session, source: Session | None, shared: int) -> bool:
+    def _start(self, session: Session, source: Session | None, shared: int, version: int) -> bool:
         turn = session.turn
         assert turn is not None
         headroom = min(turn.remaining, HEADROOM)
@@ -78,7 +78,7 @@ class Turns:
             return False
         if source is not None and shared > session.computed and source.residency != "cold":
             self._residents.copy_prefix(source, session, shared)
-            session.adopt(source, shared)
+            session.adopt(shared, version)
         if not turn.started:
             turn.started = True
             self._counters.reused += session.computed
@@ -94,8 +94,8 @@ class Turns:
         self._counters.preemptions += 1
         self.enqueue(session)
 
-    def _best_source(self, session: Session, version: int) -> tuple[Session | None, int]:
-        """The group mate with the longest usable beginning of `session`'s tokens, and its length."""
+    def best_source(self, session: Session, version: int) -> tuple[Session | None, int]:
+        """The group mate with the longest beginning of `session`'s tokens under `version`, and its length."""
         source, shared = None, 0
         # The newest token is always computed: its logits are wanted.
         wanted = session.tokens[:-1]

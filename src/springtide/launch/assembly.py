@@ -36,7 +36,9 @@ from springtide.runtime.stash import Stash
 from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
@@ -79,7 +81,7 @@ def make_trainer(recipe: Recipe, model: Any) -> TorchTrainer:
         total_steps=recipe.scheduling.steps,
         transform=Transform(temperature=rollout.temperature, top_k=rollout.top_k, top_p=rollout.top_p),
         dtype=_served_dtype(recipe),
-        kept_kv=recipe.engine.kv_at_update == "keep",
+        kept_kv=recipe.engine.kv_at_update != "recompute",
     )
 
 
@@ -129,6 +131,7 @@ def assemble(
         clock=around.clock,
         scheduler=scheduler,
         engine_stats=lambda: dispatch.stats,
+        kv_trusted=lambda: dispatch.budget is None or dispatch.budget.trusted,
         invalid_rates=invalid_rates,
         success_reward=recipe.evaluation.success_reward,
     )
@@ -168,6 +171,8 @@ def _dispatch(recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, a
         lockstep=recipe.scheduling.mode == "sync",
         decode_steps=recipe.engine.decode_steps,
         residency=partial(_residency, recipe, costs),
+        refresh=Refresh(recipe.engine.refresh_chunk) if recipe.engine.kv_at_update == "refresh" else None,
+        budget=DivergenceBudget(recipe.engine.divergence_budget),
     )
 
 

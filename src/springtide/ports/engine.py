@@ -8,7 +8,9 @@ from springtide.core.member import Member
 from springtide.core.sampling import Sampled, SampleRequest
 from springtide.core.version import PolicyVersion
 
-KvPolicy = Literal["keep", "recompute"]
+KvPolicy = Literal["keep", "refresh", "recompute"]
+"""What becomes of live sessions' KV at new weights: used on while it is not too old; the same, and computed again under
+the new weights while its session pauses and the engine is idle; or dropped."""
 
 
 class EngineCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +22,19 @@ class EngineCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     max_context: int
 
 
-TOTALS = ("prefilled", "reprefilled", "reused", "decoded", "preemptions", "demotions", "reloads")
+TOTALS = (
+    "prefilled",
+    "reprefilled",
+    "reused",
+    "refreshed",
+    "decoded",
+    "preemptions",
+    "demotions",
+    "reloads",
+    "probed",
+    "probe_difference",
+    "probe_k3",
+)
 """Fields of EngineStats that only grow."""
 
 
@@ -29,12 +43,17 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
 
     `reused` counts re-presented tokens served from KV (own session or shared prompt), `reprefilled` re-presented
     tokens that had to be computed again, `prefilled` tokens computed for the first time. Hit rate is
-    reused / (reused + reprefilled).
+    reused / (reused + reprefilled). `refreshed` tokens of paused sessions were computed again under new weights.
+
+    `probed` tokens were sampled over KV of earlier versions and scored again with fresh KV: `probe_difference` is the
+    sum of |log p_kept - log p_fresh|, `probe_k3` that of the k3 estimate of the KL divergence, in nats. `probes_due`
+    turns wait for that.
     """
 
     prefilled: int = 0
     reprefilled: int = 0
     reused: int = 0
+    refreshed: int = 0
     decoded: int = 0
     hot_tokens: int = 0
     warm_tokens: int = 0
@@ -43,6 +62,10 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int = 0
     demotions: int = 0
     reloads: int = 0
+    probed: int = 0
+    probe_difference: float = 0.0
+    probe_k3: float = 0.0
+    probes_due: int = 0
 
     def since(self, before: "EngineStats") -> "EngineStats":
         """The totals without those of `before`; the gauges as they are."""
@@ -55,6 +78,17 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     member: Member
     turn: int
     sampled: Sampled
+
+
+class StaleKv(msgspec.Struct, frozen=True, kw_only=True):
+    """A paused session on the device whose `tokens` tokens of KV are not all of the present version: the first `fresh`
+    are, `oldest` is the version of the oldest.
+    """
+
+    member: Member
+    tokens: int
+    fresh: int
+    oldest: int
 
 
 class Engine(Protocol):
@@ -95,8 +129,29 @@ class Engine(Protocol):
     def load_weights(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:
         """Take new weights between steps, sessions alive. The digest is computed from the engine's own tensors.
 
-        `keep` decodes on with the old KV; `recompute` drops all KV, which is prefilled again when needed.
+        `recompute` drops all KV, which is prefilled again when needed. `keep` and `refresh` decode on with the old KV,
+        except where it is more versions old than the engine's limit allows.
         """
+        ...
+
+    def trust_kv(self, trusted: bool) -> None:
+        """Whether turns may go on over KV of earlier versions. If not, only those that are probed do from now on."""
+        ...
+
+    def stale(self) -> list[StaleKv]:
+        """Sessions that `refresh` has something to do for."""
+        ...
+
+    def refresh(self, member: Member, tokens: int) -> int:
+        """Compute up to `tokens` tokens of a paused session's KV again, after copying what its group has.
+
+        Tokens that are of the present version and were not before; 0 if there was nothing to do. The session is usable
+        at any time: what is not done yet is as it was.
+        """
+        ...
+
+    def probe(self) -> None:
+        """Score the turns that are due for the probe with fresh KV. Nothing that is sampled depends on it."""
         ...
 
     def stats(self) -> EngineStats: ...

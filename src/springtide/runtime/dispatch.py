@@ -16,8 +16,10 @@ from springtide.ports.clock import Clock
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
 from springtide.runtime.rank import Rank, Waits
+from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.placement import GroupAffinity
 from springtide.scheduling.readiness import ReadinessFold
+from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.status import Wait
@@ -40,7 +42,8 @@ def _no_residency(engine: Engine) -> None:
 class Dispatch:
     """Implements the Sampler port over one engine or several. `run` drives them until cancelled.
 
-    `residency` makes the object that decides which KV stays on the device, one per engine.
+    `residency` makes the object that decides which KV stays on the device, one per engine. `refresh` and `budget` are
+    for all of them: what idle engines compute again, and whether KV of earlier versions may be sampled over.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Dispatch:
         lockstep: bool,
         decode_steps: int = 8,
         residency: Callable[[Engine], Residency | None] = _no_residency,
+        refresh: Refresh | None = None,
+        budget: DivergenceBudget | None = None,
     ) -> None:
         assert len(engines) == 1 or not lockstep, "a lockstep batch is formed on one rank"
         self._clock = clock
@@ -68,9 +73,12 @@ class Dispatch:
                 lockstep=lockstep,
                 decode_steps=decode_steps,
                 residency=residency(engine),
+                refresh=refresh,
+                budget=budget,
             )
             for lane, engine in zip(lanes(len(engines)), engines, strict=True)
         ]
+        self.budget = budget
         self.readiness = ReadinessFold(self._prefilled)
         self._placement = GroupAffinity(len(self._ranks))
         self._homes: dict[Member, int] = {}

@@ -52,6 +52,7 @@ class Monitor:
         engine_stats: Callable[[], EngineStats],
         invalid_rates: InvalidRates,
         success_reward: float,
+        kv_trusted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._sinks = sinks
         self._board = board
@@ -59,6 +60,7 @@ class Monitor:
         self._clock = clock
         self._scheduler = scheduler
         self._engine_stats = engine_stats
+        self._kv_trusted = kv_trusted
         self._invalid_rates = invalid_rates
         self._success_reward = success_reward
         self.evaluations: dict[int, EvaluationFinished] = {}
@@ -224,11 +226,24 @@ class Monitor:
             "engine/prefilled": float(stats.prefilled),
             "engine/reprefilled": float(stats.reprefilled),
             "engine/reused": float(stats.reused),
+            "engine/refreshed": float(stats.refreshed),
             "engine/decoded": float(stats.decoded),
             "engine/hit_rate": stats.reused / presented if presented else 0.0,
             "engine/hot_tokens": float(stats.hot_tokens),
             "engine/warm_tokens": float(stats.warm_tokens),
             "engine/preemptions": float(stats.preemptions),
+            **self._probe_metrics(stats),
+        }
+
+    def _probe_metrics(self, stats: EngineStats) -> dict[str, float]:
+        """Nothing where nothing is probed."""
+        if not stats.probed:
+            return {}
+        return {
+            "engine/probed": float(stats.probed),
+            "engine/probe_difference": stats.probe_difference / stats.probed,
+            "engine/probe_kl": stats.probe_k3 / stats.probed,
+            "engine/kv_trusted": float(self._kv_trusted()),
         }
 
 

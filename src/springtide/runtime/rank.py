@@ -1,6 +1,7 @@
 """One engine and its lane: turns in, visits to the lane, finished turns out."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,8 +12,12 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
 from springtide.runtime.steering import Steering
+from springtide.scheduling.divergence import DivergenceBudget
+from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger, SharedWait
+
+log = logging.getLogger(__name__)
 
 HANDOVERS = 2
 """Handovers of a version that are tried: one that failed its proof is repeated once."""
@@ -43,6 +48,9 @@ class Rank:
     With a `residency`, which lockstep and engines that decide by themselves do without, it says what KV stays on the
     device and which ready turns the engine gets; without, the engine gets them all, in order of member.
 
+    With a `refresh`, KV of earlier versions is computed again, piece by piece, while there is nothing else to do. What
+    the engine's probe finds is told to `budget`, which says whether such KV may be sampled over.
+
     `stats` are the engine's as of the end of the last visit, without what it did before this rank drove it: nobody
     looks into an engine that is at work.
     """
@@ -59,6 +67,8 @@ class Rank:
         lockstep: bool,
         decode_steps: int,
         residency: Residency | None = None,
+        refresh: Refresh | None = None,
+        budget: DivergenceBudget | None = None,
     ) -> None:
         self.lane = lane
         self.stats = EngineStats()
@@ -73,6 +83,10 @@ class Rank:
         self._steering: Steering | None = None
         if residency is not None and engine.capabilities.owns_residency and not lockstep:
             self._steering = Steering(residency, engine, waits.now)
+        self._refresh = None if lockstep else refresh
+        self._may_be_stale = False
+        self._budget = budget
+        self._judged = EngineStats()
         self._open: set[Member] = set()
         self._queue: list[SampleRequest] = []
         self._releases: list[Member] = []
@@ -118,14 +132,22 @@ class Rank:
 
         A handover that fails its proof is repeated within the visit: no token is sampled from it.
         """
-        work = partial(self._load, expected, weights, kv)
-        return await self._executor.run(self.lane, work, name="load_weights")
+        work = partial(self._load, expected, weights, kv, self._trusts)
+        proof = await self._executor.run(self.lane, work, name="load_weights")
+        self._may_be_stale = True
+        self._wake.set()
+        return proof
 
     async def run(self) -> None:
         while True:
             self._idle = True
             self._declare_wait()
             while not self._ready():
+                if self._may_refresh():
+                    self._may_be_stale = False
+                    if await self._executor.run(self.lane, self._refresh_piece, name="refresh"):
+                        self._may_be_stale = True
+                    continue
                 self._wake.clear()
                 await self._wake.wait()
                 self._declare_wait()
@@ -139,11 +161,40 @@ class Rank:
                 choose = partial(_all_of, requests)
             else:
                 choose = partial(self._steering.choose, self._steering.notes(), self._waits.now())
-            visit = partial(self._visit, choose, cancels, releases)
+            visit = partial(self._visit, choose, cancels, releases, self._trusts)
             finished, self._busy = await self._executor.run(self.lane, visit, name="generate")
             if self._steering is not None:
                 self._steering.ended(finished)
             self._deliver(finished)
+            self._may_be_stale = self._may_be_stale or bool(finished)
+            if self.stats.probes_due:
+                await self._executor.run(self.lane, self._probe, name="probe")
+                self._judge()
+
+    @property
+    def _trusts(self) -> bool:
+        return self._budget is None or self._budget.trusted
+
+    def _may_refresh(self) -> bool:
+        return self._refresh is not None and self._may_be_stale and self._employed
+
+    def _judge(self) -> None:
+        """Tell the budget what was probed since the last time."""
+        new, self._judged = self.stats.since(self._judged), self.stats
+        if self._budget is None:
+            return
+        changed_at = self._budget.observed(tokens=new.probed, k3=new.probe_k3)
+        if changed_at is None:
+            return
+        if self._budget.trusted:
+            log.warning("KV is kept over weight updates again: its mean KL is down to %.1e per token.", changed_at)
+        else:
+            log.warning(
+                "KV kept over weight updates has a mean KL of %.1e per token to fresh KV, above "
+                "engine.divergence_budget = %g: until it is less, KV is recomputed.",
+                changed_at,
+                self._budget.budget,
+            )
 
     def _ready(self) -> bool:
         if self._lockstep:
@@ -157,10 +208,11 @@ class Rank:
             self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
 
     def _visit(
-        self, choose: Callable[[], list[SampleRequest]], cancels: list[Member], releases: list[Member]
+        self, choose: Callable[[], list[SampleRequest]], cancels: list[Member], releases: list[Member], trusts: bool
     ) -> tuple[list[Finished], bool]:
         if self._before is None:
             self._before = self._engine.stats()
+        self._engine.trust_kv(trusts)
         for member in cancels:
             self._engine.cancel(member)
         for member in releases:
@@ -171,11 +223,28 @@ class Rank:
         finished = self._engine.step(max_decode_steps=self._decode_steps)
         while self._lockstep and self._engine.has_work():
             finished += self._engine.step(max_decode_steps=self._decode_steps)
-        self.stats = self._engine.stats().since(self._before)
+        self._count()
         held = self._steering is not None and self._steering.holds
         return finished, held or self._engine.has_work()
 
-    def _load(self, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
+    def _refresh_piece(self) -> bool:
+        """Whether there may be more to do."""
+        assert self._refresh is not None
+        piece = self._refresh.next(self._engine.stale())
+        done = 0 if piece is None else self._engine.refresh(piece.member, piece.tokens)
+        self._count()
+        return done > 0
+
+    def _probe(self) -> None:
+        self._engine.probe()
+        self._count()
+
+    def _count(self) -> None:
+        if self._before is not None:
+            self.stats = self._engine.stats().since(self._before)
+
+    def _load(self, expected: PolicyVersion, weights: Any, kv: KvPolicy, trusts: bool) -> PolicyVersion:
+        self._engine.trust_kv(trusts)
         for _ in range(HANDOVERS):
             proof = self._engine.load_weights(number=expected.number, weights=weights, kv=kv)
             if proof == expected:

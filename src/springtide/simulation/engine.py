@@ -13,97 +13,43 @@ import heapq
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Any, Literal
 
 import msgspec
 
 from springtide.core.member import Member
-from springtide.core.sampling import Sampled, SampleRequest, SampleStop, SamplingParams
+from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion
-from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy
+from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy, StaleKv
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.kv import KvMemory, Place, Session
+from springtide.simulation.turn import Arriving, ModelledRequest, ModelledSample, Running
 
 INSTANT = 1e-9
 """Seconds, or steps, that are rounding."""
-
-
-class ModelledRequest(SampleRequest, frozen=True, kw_only=True):
-    """One turn. `context` tokens are presented; the first `reusable` of them are as the session's last turn left them.
-
-    The first `prefix` tokens of a first turn are common to its group, the first `shared` to every episode. Token ids
-    and parameters of sampling are left out.
-    """
-
-    tokens: tuple[int, ...] = ()
-    params: SamplingParams = SamplingParams(max_tokens=0)
-    context: int
-    reusable: int
-    output: int
-    prefix: int
-    shared: int
-
-    @property
-    def length(self) -> int:
-        return self.context
-
-
-class ModelledSample(Sampled, frozen=True, kw_only=True):
-    """`counts` are (version, tokens sampled from it), in order, instead of one entry per token."""
-
-    tokens: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    versions: tuple[int, ...] = ()
-    stop: SampleStop = SampleStop.STOP_TOKEN
-    counts: tuple[tuple[int, int], ...]
-
-    @property
-    def length(self) -> int:
-        return sum(tokens for _, tokens in self.counts)
-
-
-@dataclass(slots=True)
-class Running:
-    """A turn in the batch. It began at decode step `begun` of the rank and ends at step `end`.
-
-    `versions`: what it sampled before, `version` is what it samples from since step `since`.
-    """
-
-    request: ModelledRequest
-    begun: int
-    end: int
-    version: int
-    since: int
-    versions: list[tuple[int, int]] = field(default_factory=list)
-
-    def settle(self, step: int) -> None:
-        """Book what was sampled up to decode step `step`."""
-        if step > self.since:
-            self.versions.append((self.version, step - self.since))
-            self.since = step
-
-
-@dataclass(slots=True)
-class Arriving:
-    """A turn whose KV is being reloaded; `held` tokens of it. The room for its whole context is taken."""
-
-    request: ModelledRequest
-    held: int
 
 
 class ModelledEngine:
     """Implements the Engine port for modelled requests.
 
     `spent` is what the last visit took: seconds by bin. `evicts` says where paused sessions go when room is needed that
-    nobody made: to host memory, or nowhere. `now` is the time at which a visit begins.
+    nobody made: to host memory, or nowhere. `now` is the time at which a visit begins. KV that is more than `gap`
+    versions old is computed again when its turn comes. Nothing is probed, as there is no model.
     """
 
-    def __init__(self, cluster: Cluster, *, now: Callable[[], float], evicts: Literal["warm", "cold"] = "cold") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        now: Callable[[], float],
+        evicts: Literal["warm", "cold"] = "cold",
+        gap: int = 1,
+    ) -> None:
         self._costs = cluster.costs
         self._now = now
         self._evicts: Literal["warm", "cold"] = evicts
+        self._gap = gap
         self._memory = KvMemory(capacity=cluster.kv_tokens, host=cluster.host_tokens)
         self.capabilities = EngineCapabilities(
             owns_residency=True,
@@ -123,7 +69,8 @@ class ModelledEngine:
         self._arrivals: deque[tuple[float, Member]] = deque()
         self._stream_free = 0.0
         self._partial: dict[Member, list[tuple[int, int]]] = {}
-        self._counts = dict.fromkeys(("prefilled", "reprefilled", "reused", "decoded", "preemptions", "reloads"), 0)
+        counted = ("prefilled", "reprefilled", "reused", "refreshed", "decoded", "preemptions", "reloads")
+        self._counts = dict.fromkeys(counted, 0)
 
     # -- the port ----------------------------------------------------------------------------------------------------
 
@@ -189,11 +136,48 @@ class ModelledEngine:
     def load_weights(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:
         self.version = number
         for running in self._batch.values():
-            running.settle(self._steps)
+            self._settle(running)
             running.version = number
         if kv == "recompute":
             self._drop_all()
+        else:
+            self._drop_outdated()
         return PolicyVersion(number=number, digest=str(weights))
+
+    def trust_kv(self, trusted: bool) -> None:
+        assert trusted, "only a probe distrusts"
+
+    def stale(self) -> list[StaleKv]:
+        self.spent = {}
+        sessions = [self._memory[member] for member in self._memory.paused]
+        return [
+            StaleKv(
+                member=session.member,
+                tokens=session.kv,
+                fresh=session.versions.leading(self.version),
+                oldest=session.versions.oldest,
+            )
+            for session in sessions
+            if session.versions.gap(self.version) and session.arrives <= self._now() + INSTANT
+        ]
+
+    def refresh(self, member: Member, tokens: int) -> int:
+        self.spent = {}
+        if member not in self._memory.paused:
+            return 0
+        session = self._memory[member]
+        before = fresh = session.versions.leading(self.version)
+        if self._memory.has_prompt(member, prefix=session.common, version=self.version):
+            fresh = max(fresh, min(session.common, session.kv))
+        new = min(tokens, session.kv - fresh)
+        if new > 0:
+            self.spent = {"refresh": self._costs.prefill(new, fresh)}
+            self._counts["refreshed"] += new
+        session.versions.renew(fresh + new, self.version)
+        return fresh + new - before
+
+    def probe(self) -> None:
+        """There is nothing to score."""
 
     def stats(self) -> EngineStats:
         memory = self._memory
@@ -227,6 +211,8 @@ class ModelledEngine:
         while self._queue and len(self._batch) + len(self._arriving) < self.capabilities.max_batch:
             request = self._queue[0]
             session = self._memory.session(request.member, common=request.prefix)
+            if self._is_outdated(session):
+                self._memory.move(session, "cold")
             needed = self._memory.needed(session, request.context + 1)
             if not self._memory.make_room(needed, to=self._evicts, keep=request.member):
                 break
@@ -242,7 +228,7 @@ class ModelledEngine:
         if session.place == "warm":
             self._reload(session, request.context, begin=begin)
         if session.place == "hot" and session.arrives > begin + INSTANT:
-            self._memory.hold(session, request.context, version=self.version)
+            self._memory.hold(session, request.context)
             self._arriving[request.member] = Arriving(request, held)
             insort(self._arrivals, (session.arrives, request.member))
             return False
@@ -252,7 +238,7 @@ class ModelledEngine:
         """Onto the copy stream, into `room` tokens of the device."""
         self._stream_free = session.arrives = max(begin, self._stream_free) + self._costs.reload(session.kv)
         self._counts["reloads"] += 1
-        self._memory.hold(session, room, version=session.version)
+        self._memory.hold(session, room)
 
     def _enter(self, request: ModelledRequest, kv: int) -> bool:
         """Put a turn into the batch whose session has `kv` tokens here. Whether anything had to be computed for it."""
@@ -261,10 +247,12 @@ class ModelledEngine:
         represented = min(request.reusable, request.context)
         if session.place == "hot":
             held = min(kv, request.reusable)
+            session.versions.truncate(held)
         else:
             held = self._memory.shared(
                 member, prefix=min(request.prefix, request.context), shared=request.shared, version=self.version
             )
+            session.versions.extend(held, self.version)
         lost = max(0, represented - held)
         fresh = request.context - held - lost
         self._counts["reused"] += min(held, represented)
@@ -272,9 +260,8 @@ class ModelledEngine:
         self._counts["prefilled"] += fresh
         self._compute("recompute", lost, held)
         self._compute("prefill", fresh, held + lost)
-        if session.place == "cold" or not held:
-            session.version = self.version
-        self._memory.hold(session, request.context, version=self.version)
+        session.versions.extend(request.context - held, self.version)
+        self._memory.hold(session, request.context)
         running = Running(request, self._steps, self._steps + request.output, self.version, self._steps)
         running.versions = self._partial.pop(member, [])
         self._batch[member] = running
@@ -287,7 +274,7 @@ class ModelledEngine:
         arriving = self._arriving.pop(member)
         session = self._memory[member]
         self._arrivals.remove((session.arrives, member))
-        self._memory.hold(session, arriving.held, version=self.version)
+        self._memory.hold(session, arriving.held)
         return arriving.request
 
     def _compute(self, bin_name: str, tokens: int, before: int) -> None:
@@ -370,12 +357,30 @@ class ModelledEngine:
 
     def _leave(self, running: Running) -> None:
         """Out of the batch: the session pauses with the KV of all that was computed."""
-        running.settle(self._steps)
+        self._settle(running)
         length = running.request.context + self._steps - running.begun
         self._context -= length
         session = self._memory[running.request.member]
         session.kv = length
         self._memory.paused[session.member] = None
+
+    def _settle(self, running: Running) -> None:
+        self._memory[running.request.member].versions.extend(self._steps - running.since, running.version)
+        running.settle(self._steps)
+
+    def _is_outdated(self, session: Session) -> bool:
+        return session.versions.gap(self.version) > self._gap
+
+    def _drop_outdated(self) -> None:
+        """Running turns whose KV is now too old compute their context again; others are looked at when they enter."""
+        for _, member in reversed(list(self._arrivals)):
+            if self._is_outdated(self._memory[member]):
+                self._queue.appendleft(self._turn_away(member))
+                self._memory.move(self._memory[member], "cold")
+        for member in reversed(list(self._batch)):
+            if self._is_outdated(self._memory[member]):
+                self._queue.appendleft(self._interrupt(member))
+                self._memory.move(self._memory[member], "cold")
 
     def _drop_all(self) -> None:
         """New weights without old KV: every running turn computes its context again, paused sessions are cold."""

@@ -5,9 +5,10 @@ A session that comes back keeps its host copy until the room is needed for one t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from springtide.core.kv_versions import KvVersions
 from springtide.core.member import Member
 
 Place = Literal["hot", "warm", "cold"]
@@ -17,7 +18,7 @@ Place = Literal["hot", "warm", "cold"]
 class Session:
     """An episode's KV on this rank: the `kv` leading tokens of its path.
 
-    `common` of them lie in blocks that it shares with its group. `version`: of the weights that computed the oldest.
+    `common` of them lie in blocks that it shares with its group. `versions`: of the weights that computed them.
     `arrives`: when the KV that is being reloaded is there. `copied` tokens of it lie in host memory.
     """
 
@@ -25,7 +26,7 @@ class Session:
     common: int
     kv: int = 0
     place: Place = "cold"
-    version: int = 0
+    versions: KvVersions = field(default_factory=KvVersions)
     arrives: float = 0.0
     copied: int = 0
 
@@ -35,7 +36,11 @@ class Session:
 
 
 class KvMemory:
-    """`hot` and `warm` are the tokens on the device and in host memory; never more than `capacity` and `host`."""
+    """`hot` and `warm` are the tokens on the device and in host memory; never more than `capacity` and `host`.
+
+    A group's prompt counts once, although members that have it from two versions hold two copies for a while. It serves
+    only those who would compute it under the same version.
+    """
 
     def __init__(self, *, capacity: int, host: int) -> None:
         self.capacity = capacity
@@ -50,8 +55,7 @@ class KvMemory:
         self._sessions: dict[Member, Session] = {}
         self._kept: dict[Member, None] = {}
         self._spare: dict[Member, None] = {}
-        self._groups: dict[int, int] = {}
-        self._group_versions: dict[int, int] = {}
+        self._groups: dict[int, dict[Member, None]] = {}
         self._shared_version = -1
 
     def get(self, member: Member) -> Session | None:
@@ -69,12 +73,17 @@ class KvMemory:
 
     def shared(self, member: Member, *, prefix: int, shared: int, version: int) -> int:
         """Leading tokens whose KV others have under `version`: the group's `prefix`, or what all episodes share."""
-        if self._groups.get(member.group) and self._group_versions[member.group] == version:
+        if self.has_prompt(member, prefix=prefix, version=version):
             return prefix
         if self._shared_version == version:
             return shared
         self._shared_version = version
         return 0
+
+    def has_prompt(self, member: Member, *, prefix: int, version: int) -> bool:
+        """Whether another of its group has the first `prefix` tokens on the device, computed under `version`."""
+        mates = (self._sessions[mate] for mate in self._groups.get(member.group, ()) if mate != member)
+        return any(mate.versions.leading(version) >= prefix for mate in mates)
 
     def needed(self, session: Session, tokens: int) -> int:
         """Room that it takes to have `tokens` of a session on the device."""
@@ -82,17 +91,15 @@ class KvMemory:
             return tokens - session.kv
         return tokens - (session.common if self._groups.get(session.member.group) else 0)
 
-    def hold(self, session: Session, kv: int, *, version: int) -> None:
+    def hold(self, session: Session, kv: int) -> None:
         """The session is hot with `kv` tokens. Room has been made."""
         group = session.member.group
         if session.place == "hot":
             self.hot -= session.own
         else:
-            members = self._groups.get(group, 0)
-            if members == 0:
+            if group not in self._groups:
                 self.hot += session.common
-                self._group_versions[group] = version
-            self._groups[group] = members + 1
+            self._groups.setdefault(group, {})[session.member] = None
             if session.place == "warm":
                 del self._kept[session.member]
                 self._spare[session.member] = None
@@ -126,6 +133,7 @@ class KvMemory:
             self.warm += session.kv
         else:
             session.kv = 0
+            session.versions.truncate(0)
 
     def remove(self, member: Member) -> None:
         session = self._sessions.pop(member, None)
@@ -143,9 +151,9 @@ class KvMemory:
         self.paused.pop(session.member, None)
         self.waiting.pop(session.member, None)
         self.hot -= session.own
-        self._groups[group] -= 1
-        if self._groups[group] == 0:
-            del self._groups[group], self._group_versions[group]
+        del self._groups[group][session.member]
+        if not self._groups[group]:
+            del self._groups[group]
             self.hot -= session.common
 
     def _drop_copy(self, session: Session) -> None:

@@ -9,8 +9,8 @@ from springtide.ports.clock import Clock
 from springtide.ports.environment import Environment
 from springtide.ports.sampler import Sampler
 from springtide.simulation.barrier import TurnBarrier
-from springtide.simulation.engine import ModelledRequest, ModelledSample
 from springtide.simulation.script import Script, Scripts
+from springtide.simulation.turn import ModelledRequest, ModelledSample
 
 
 class ModelledTrajectory(Trajectory, frozen=True, kw_only=True):

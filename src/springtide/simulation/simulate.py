@@ -32,6 +32,7 @@ from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
 from springtide.scheduling.scheduler import Scheduler
@@ -50,6 +51,8 @@ from springtide.simulation.workload import Workload
 from springtide.telemetry.ledger import Ledger
 
 SWITCH = "role_switch"
+REFRESH_CHUNK = 1024
+"""Tokens refreshed at a time: less than a visit's decode steps take."""
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +152,9 @@ class Simulation:
             now=_now,
         )
         engines = cluster.ranks - 1 if elastic(strategy) else rollout
-        self.engines = [ModelledEngine(cluster, now=_now, evicts=strategy.evicts) for _ in range(engines)]
+        self.engines = [
+            ModelledEngine(cluster, now=_now, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)
+        ]
         self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
         self._cluster = cluster
         self._rollout = rollout
@@ -184,6 +189,7 @@ class Simulation:
             lockstep=False,
             decode_steps=self._strategy.decode_steps,
             residency=self._residency,
+            refresh=Refresh(REFRESH_CHUNK) if self._strategy.kv == "refresh" else None,
         )
         controller = self._controller(clock, ledger, executor, dispatch, steps)
         self._set_up_policies(controller, dispatch, clock)
@@ -277,7 +283,7 @@ class Simulation:
             return self._cluster.costs.role_switch
         if lane == "trainer":
             return self.trainer.spent if name == "train" else 0.0
-        return self._lanes[lane].spent if name == "generate" else 0.0
+        return self._lanes[lane].spent if name in ("generate", "refresh") else 0.0
 
     def _outcomes(self, steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
         begin = steps.ends[self._warm - 1] if self._warm else 0.0

@@ -34,6 +34,7 @@ class Strategy(StrictModel):
         "fixed", description="fixed: so many episodes per rank. law: as many as keep its batch full, and fit."
     )
     kv: KvPolicy = Field("recompute", description="What becomes of KV at new weights.")
+    kv_gap: int = Field(1, ge=1, description="Most versions between KV that is kept and the weights.")
     evicts: Literal["warm", "cold"] = Field("cold", description="Where evicted KV goes: host memory, or nowhere.")
     batchwise: bool = Field(False, description="Issue no group before all earlier ones are complete.")
     turnwise: bool = Field(False, description="The next turns of all episodes begin together: batched environments.")

@@ -9,6 +9,7 @@ COLOURS = {
     "prefill": "#72b7b2",
     "recompute": "#e45756",
     "reload": "#f58518",
+    "refresh": "#ff9da6",
     "load_weights": "#b279a2",
     "reference": "#eeca3b",
     "actor": "#54a24b",
