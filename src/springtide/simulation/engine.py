@@ -275,12 +275,16 @@ class ModelledEngine:
         if session.place == "cold" or not held:
             session.version = self.version
         self._memory.hold(session, request.context, version=self.version)
-        running = Running(request, self._steps, self._steps + request.output, self.version, self._steps)
+        version = self._samples_from(member)
+        running = Running(request, self._steps, self._steps + request.output, version, self._steps)
         running.versions = self._partial.pop(member, [])
         self._batch[member] = running
         heapq.heappush(self._ends, (running.end, member))
         self._context += request.context
         return lost + fresh > 0
+
+    def _samples_from(self, member: Member) -> int:
+        return self.version
 
     def _turn_away(self, member: Member) -> ModelledRequest:
         """A turn that waits for its KV gives back the room that it took; the session is hot with what it had."""
