@@ -1,0 +1,146 @@
+"""Longer latencies from one step on: what is waited for, and when the split has settled."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from common.report import say
+from policies_support.bench import Bench, interval
+from policies_support.plan import OURS, PLAN, RUN, changed
+from policies_support.splits import Known, Planned
+from springtide.simulation.cluster import Cluster, cluster
+from springtide.simulation.simulate import Outcomes
+from springtide.simulation.workload import Workload, preset
+
+EMPTY = ("training", "admission", "role_switch")
+"""Bins of a rank in rollout that has no episodes, or is on its way there."""
+
+GAINS = (0.02, 0.05, 0.1)
+SETTLED = 0.95
+"""Share of the best static split's goodput after the change, from which on a split counts as found."""
+
+
+def waited(done: Outcomes, ranks: int, first: int, last: int | None = None) -> float:
+    """Rank-seconds per trained token, in steps `first` to `last`, in which training ranks waited for rollouts, or ranks
+    in rollout had no episodes because the staleness bound allowed none, or changed their role.
+
+    A rank whose last episodes are with their environments, or whose batch is half empty, is not counted: it may be the
+    trainer that it waits for, or the environments.
+    """
+    books = [{}, *done.step_ledgers]
+    seconds = 0.0
+    steps = range(first, len(done.splits) if last is None else last)
+    for step in steps:
+        before, after = books[step], books[step + 1]
+        seconds += _spent(before, after, "trainer", "rollout") * (ranks - done.splits[step])
+        engines = [lane for lane in after if lane.startswith("engine")]
+        seconds += sum(_spent(before, after, lane, name) for lane in engines for name in EMPTY)
+    return seconds / sum(done.trained_tokens[step] for step in steps)
+
+
+def _spent(before: dict[str, dict[str, float]], after: dict[str, dict[str, float]], lane: str, name: str) -> float:
+    return after[lane].get(name, 0.0) - before.get(lane, {}).get(name, 0.0)
+
+
+def goodput(done: Outcomes, first: int, last: int | None = None) -> float:
+    """Trained tokens per second in steps `first` to `last`."""
+    last = len(done.step_ends) if last is None else last
+    begin = done.step_ends[first - 1] if first else 0.0
+    return sum(done.trained_tokens[first:last]) / (done.step_ends[last - 1] - begin)
+
+
+def settled(done: Outcomes, change: int, best: float) -> int:
+    """Steps after the change until the split is what it stays, for at least two steps; all of them if it does not, or
+    is not as good as the best static split, whose goodput after the change is `best`."""
+    splits = done.splits
+    steps = max(0, max((step + 1 for step, split in enumerate(splits) if split != splits[-1]), default=0) - change)
+    rest = change + steps
+    enough = rest + 1 < len(splits) and goodput(done, rest) >= SETTLED * best
+    return steps if enough else len(splits) - change
+
+
+def shock(bench: Bench, entry: dict[str, str]) -> dict[str, Any]:
+    plan = PLAN["elasticity"]["change"]
+    change: int = plan["at_step"]
+    hardware, work = cluster(entry["cluster"]), preset(entry["workload"])
+    work = work.model_copy(
+        update={"change_at": change * work.groups_per_step, "change_latency": plan["latency_factor"]}
+    )
+    splits = range(1, hardware.ranks)
+    static = dict(
+        zip(
+            splits,
+            bench.runs(work, hardware, [changed(OURS, elasticity="static", rollout_ranks=n) for n in splits]),
+            strict=True,
+        )
+    )
+    (ours,) = bench.runs(work, hardware, [OURS])
+    known = _oracle(static, change)
+    (oracle,) = bench.runs(work, hardware, [changed(OURS, rollout_ranks=known.splits[0])], splitter=known)
+    planned = {gain: bench.runs(work, hardware, [OURS], splitter=_planner(work, hardware, gain))[0] for gain in GAINS}
+    found = _found(
+        bench,
+        hardware,
+        change,
+        static,
+        {"ours": ours, "oracle split per step": oracle}
+        | {f"planner, gain {gain:g}": done for gain, done in planned.items()},
+    )
+    say(
+        f"shock on {work.name}: waits down by {found['waiting_reduction']['median']:.0%}, settled after "
+        f"{found['settle_steps']:g} steps"
+    )
+    return found
+
+
+def _planner(work: Workload, hardware: Cluster, gain: float) -> Planned:
+    return Planned(gain, 1, hardware.costs.role_switch, work.groups_per_step * work.group_size)
+
+
+def _oracle(static: dict[int, list[Outcomes]], change: int) -> Known:
+    """The best static split of each phase, changed when the first slower episodes are issued."""
+
+    def best(first: int, last: int | None) -> int:
+        return max(static, key=lambda split: statistics.median(goodput(one, first, last) for one in static[split]))
+
+    issued = change - RUN["staleness"]
+    return Known((*[best(RUN["warm_steps"], change)] * issued, best(change, None)))
+
+
+def _found(
+    bench: Bench,
+    hardware: Cluster,
+    change: int,
+    static: dict[int, list[Outcomes]],
+    moving: dict[str, list[Outcomes]],
+) -> dict[str, Any]:
+    ranks, warm = hardware.ranks, bench.warm
+    waits = {split: statistics.median(waited(one, ranks, warm) for one in done) for split, done in static.items()}
+    rates = {split: statistics.median(goodput(one, warm) for one in done) for split, done in static.items()}
+    calm, fast = min(waits, key=waits.__getitem__), max(rates, key=rates.__getitem__)
+    after = max(statistics.median(goodput(one, change) for one in done) for done in static.values())
+
+    def entry(done: list[Outcomes]) -> dict[str, Any]:
+        return {
+            "waiting_reduction": interval(_reductions(done, static[calm], ranks, warm)),
+            "waiting_reduction_to_fastest": interval(_reductions(done, static[fast], ranks, warm)),
+            "settle_steps": statistics.median(settled(one, change, after) for one in done),
+            "goodput_vs_best_static": interval(
+                [goodput(one, warm) / goodput(other, warm) for one, other in zip(done, static[fast], strict=True)]
+            ),
+            "splits": [one.splits for one in done],
+        }
+
+    entries = {name: entry(done) for name, done in moving.items()}
+    return {
+        **{name: entries["ours"][name] for name in ("waiting_reduction", "settle_steps")},
+        "static_waits": waits,
+        "static_goodput": rates,
+        "least_waiting_static": calm,
+        "fastest_static": fast,
+        "moving": entries,
+    }
+
+
+def _reductions(done: Sequence[Outcomes], other: Sequence[Outcomes], ranks: int, warm: int) -> list[float]:
+    return [1 - waited(a, ranks, warm) / waited(b, ranks, warm) for a, b in zip(done, other, strict=True)]
