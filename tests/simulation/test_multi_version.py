@@ -42,6 +42,13 @@ def test_a_trajectory_has_one_version_and_several_are_served_at_once():
     assert max(len(trajectory.counts) for trajectory in others) > 1, "else the workload would show nothing"
 
 
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+def test_as_many_ranks_as_there_can_be_versions_are_enough(staleness):
+    done, trajectories = run(versions="own", staleness=staleness, rollout_ranks=staleness + 1)
+    assert {len(trajectory.counts) for trajectory in trajectories} == {1}
+    assert max(done.staleness) == staleness
+
+
 def test_every_token_of_the_script_is_sampled():
     _, trajectories = run(versions="own")
     _, others = run(kv="keep")
@@ -91,3 +98,11 @@ def test_shares_of_the_ranks_follow_the_trajectories_of_each_version():
     assert Counter(affinity.serves) == {1: 7, 0: 1}, "one is left as long as one trajectory is"
     del affinity.own[old[0]]
     assert len(affinity.due(1)) == 1
+
+
+def test_a_version_with_little_to_spare_does_not_keep_the_newest_without_a_rank():
+    affinity = VersionAffinity(3)
+    affinity.serves = [0, 1, 1]
+    affinity.own = {member: int(number > 0) for number, member in enumerate(members(20))}
+    affinity.loads = [1, 10, 9]
+    assert affinity.due(2) == [2]

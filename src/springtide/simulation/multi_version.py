@@ -86,10 +86,14 @@ class VersionAffinity(GroupAffinity):
         wanted = max(1, len(self.serves) - sum(keep[version] for version in live if version != newest))
         found: list[int] = []
         while ranks[newest] < wanted:
-            spare = {version: ranks[version] - keep.get(version, 0) for version in ranks if version != newest}
-            version = max(spare, key=lambda version: (spare[version], -version))
-            if ranks[version] - min(1, live[version]) <= 0:
+            spare = {
+                version: count - keep.get(version, 0)
+                for version, count in ranks.items()
+                if version != newest and count > min(1, live[version])
+            }
+            if not spare:
                 break
+            version = max(spare, key=lambda version: (spare[version], -version))
             mine = [rank for rank, served in enumerate(self.serves) if served == version and rank not in found]
             found.append(min(mine, key=self.loads.__getitem__))
             ranks[version] -= 1
