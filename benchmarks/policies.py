@@ -63,11 +63,17 @@ def run_presets(setting: Setting) -> dict[str, Any]:
 
 
 def run_shock(setting: Setting) -> dict[str, Any]:
-    return elasticity.shock(setting.bench(12, RUN["warm_steps"], 3), PLAN["preset"][-1])
+    bench = setting.bench(elasticity.STEPS, RUN["warm_steps"], 3)
+    found: dict[str, Any] = {}
+    for name, change in elasticity.changes().items():
+        found[name] = elasticity.shock(bench, PLAN["preset"][-1], change)
+        setting.keep(found)
+    print(table(elasticity.HEADER, list(elasticity.rows(found))))
+    return found
 
 
 def run_ablations(setting: Setting) -> dict[str, Any]:
-    bench = setting.bench(4, 2, 3)
+    bench = setting.bench(3, 1, 3)
     return {entry["workload"]: ablations.ablation(bench, entry) for entry in setting.entries}
 
 
@@ -138,7 +144,9 @@ def figures(parts: dict[str, Any]) -> dict[str, Any]:
     if "retention" in found and any(point["oversubscription"] == retention.TIMES for point in found["retention"]):
         made["hit_rate"] = retention.hit_rate(found["retention"])
     if "shock" in found:
-        made |= {name: found["shock"][name] for name in ("waiting_reduction", "settle_steps")}
+        kept = ("waiting_reduction", "settle_steps")
+        made |= {name: found["shock"]["latency"][name] for name in kept}
+        made["longer_outputs"] = {name: found["shock"]["output"][name] for name in kept if "output" in found["shock"]}
     return made | {name: found["pipelining"][name] for name in ("oracle_regret",) if "pipelining" in found}
 
 

@@ -47,11 +47,11 @@ def demand(work: Workload, hardware: Cluster, seed: int = 0) -> Demand:
     return Demand(batch * (1 + ratio), context, ratio)
 
 
-def half(hardware: Cluster, work: Workload) -> tuple[Cluster, Workload]:
-    """Half of the ranks and of a batch: the same for each rank, in half of the time."""
+def divided(hardware: Cluster, work: Workload, by: int) -> tuple[Cluster, Workload]:
+    """A part of the ranks and of a batch: the same for each rank, in less time."""
     return (
-        hardware.model_copy(update={"ranks": hardware.ranks // 2}),
-        work.model_copy(update={"groups_per_step": work.groups_per_step // 2}),
+        hardware.model_copy(update={"ranks": hardware.ranks // by}),
+        work.model_copy(update={"groups_per_step": work.groups_per_step // by}),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from common.report import say
 from policies_support.bench import Bench, interval, ratios
-from policies_support.demand import demand, half, subscribed
+from policies_support.demand import demand, divided, subscribed
 from policies_support.plan import OURS, PLAN, RUN, changed
 from springtide.simulation.bound import bound
 from springtide.simulation.cluster import Cluster, cluster
@@ -27,6 +27,8 @@ RULES: dict[str, list[dict[str, str]]] = {
     "oracle": [{"retention": "oracle"}],
 }
 WORKLOADS = ("tau", "swe")
+PART = 4
+"""A rule decides for one rank: a quarter of the cluster, which is one that rolls out and one that trains, will do."""
 TIMES = 2.0
 """The oversubscription at which hits are required."""
 
@@ -36,7 +38,7 @@ HEADER = ("workload", "host memory", "demand / KV", "rule", "goodput to ours", "
 def compare(make: Callable[[int, int], Bench], entry: dict[str, str], *, host: bool) -> list[dict[str, Any]]:
     """A workload at each oversubscription. `make`: a bench of so many steps after so many warm ones."""
     bench = make(4, 2)
-    hardware, work = half(cluster(entry["cluster"]), preset(entry["workload"]))
+    hardware, work = divided(cluster(entry["cluster"]), preset(entry["workload"]), PART)
     split = bound(work, hardware, staleness=RUN["staleness"], reference=RUN["reference"]).rollout_ranks
     episodes = round(demand(work, hardware).episodes)
     base = changed(OURS, elasticity="static", rollout_ranks=split, admission="fixed", concurrency_per_rank=episodes)

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 from common.report import say
 from policies_support.baselines import BASELINES, Baseline, against
 from policies_support.bench import Bench, interval
-from policies_support.demand import half, paced, subscribed, varied
+from policies_support.demand import divided, paced, subscribed, varied
 from policies_support.plan import OURS, PLAN, RUN, changed
 from springtide.simulation.bound import bound
 from springtide.simulation.cluster import cluster
 from springtide.simulation.workload import preset
 
 MAP = PLAN["map"]
+PART = 2
+"""Half of the cluster, and of a batch."""
 GROUPS = ("vs_async", "vs_reconstruction")
 HEADER = ("T_env/T_gpu", "demand / KV", "deviation", "K", "of the bound", "vs async", "best async", "vs reconstruction")
 LINES = ("in flight, keep", "one step off", "over-provision and abort", "our reconstruction of TideRL")
@@ -49,8 +51,8 @@ def lines(staleness: int) -> list[Baseline]:
 
 def worth(point: Point, seeds: Sequence[int]) -> dict[str, Any]:
     """At one point of the map."""
-    bench = Bench(map, seeds=seeds, steps=3, warm=2, tuning=(3, 1))
-    hardware, work = half(cluster("h100-14b"), preset("tau"))
+    bench = Bench(map, seeds=seeds, steps=3, warm=2, tuning=(2, 1))
+    hardware, work = divided(cluster("h100-14b"), preset("tau"), PART)
     if point.latency_deviation is not None:
         work = varied(work, point.latency_deviation)
     work = paced(work, hardware, point.environment_ratio)

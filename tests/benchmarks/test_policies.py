@@ -11,7 +11,7 @@ from policies_support import elasticity, retention, worth
 from policies_support.ablations import shares
 from policies_support.baselines import BASELINES, SWEEP
 from policies_support.bench import Tuning, interval
-from policies_support.demand import demand, half, paced, subscribed, varied
+from policies_support.demand import demand, divided, paced, subscribed, varied
 from policies_support.plan import PLAN
 from policies_support.splits import Known, Planned
 from springtide.scheduling.elasticity import Demand, Rates
@@ -84,7 +84,7 @@ def test_the_map_has_every_point_of_the_plan_once():
 
 
 def test_workloads_and_hardware_are_what_the_map_says():
-    hardware, work = half(HARDWARE, preset("tau", 64))
+    hardware, work = divided(HARDWARE, preset("tau", 64), 2)
     assert (hardware.ranks, work.groups_per_step) == (4, 32)
     asked = demand(work, hardware)
     assert subscribed(work, hardware, 2.0).kv_tokens == pytest.approx(asked.tokens / 2, abs=1)
@@ -197,10 +197,11 @@ def test_parts_are_merged_and_the_last_line_has_what_there_is(results, capsys):
     policies.Record(options).keep("pipelining", {"seed": 0}, {"oracle_regret": 0.01})
     assert capsys.readouterr().out == "", "an hour's run prints its figures once"
     shock = {"waiting_reduction": {"median": 0.5}, "settle_steps": 2.0}
+    other = {"waiting_reduction": {"median": 0.7}, "settle_steps": 1.0}
     record = policies.Record(options)
-    record.keep("shock", {"seed": 0}, shock)
+    record.keep("shock", {"seed": 0}, {"latency": shock, "output": other})
     record.keep("", {}, None, show=True)
-    expected = {"waiting_reduction": {"median": 0.5}, "settle_steps": 2.0, "oracle_regret": 0.01}
+    expected = {**shock, "longer_outputs": other, "oracle_regret": 0.01}
     assert json.loads(capsys.readouterr().out) == expected
     written = json.loads(results.read_text())
     assert set(written["parts"]) == {"pipelining", "shock"}
