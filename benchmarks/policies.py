@@ -63,10 +63,11 @@ def run_presets(setting: Setting) -> dict[str, Any]:
 
 
 def run_shock(setting: Setting) -> dict[str, Any]:
-    bench = setting.bench(elasticity.STEPS, RUN["warm_steps"], 3)
+    bench = Bench(setting.pool.map, seeds=setting.seeds(3), steps=elasticity.STEPS, warm=RUN["warm_steps"])
+    groups = QUICK_GROUPS if setting.quick else None
     found: dict[str, Any] = {}
     for name, change in elasticity.changes().items():
-        found[name] = elasticity.shock(bench, PLAN["preset"][-1], change)
+        found[name] = elasticity.shock(bench, PLAN["preset"][-1], change, groups=groups)
         setting.keep(found)
     print(table(elasticity.HEADER, list(elasticity.rows(found))))
     return found
@@ -78,14 +79,14 @@ def run_ablations(setting: Setting) -> dict[str, Any]:
 
 
 def run_retention(setting: Setting) -> list[dict[str, Any]]:
+    """With host memory, and where it is `tau` also without."""
+    times = (retention.TIMES,) if setting.quick else PLAN["retention"]["oversubscription"]
+    cases = [(workload, True) for workload in retention.WORKLOADS] + [("tau", False)]
     found: list[dict[str, Any]] = []
-    for entry in PLAN["preset"]:
-        if entry["workload"] in retention.WORKLOADS:
-            found += retention.compare(setting.bench, entry, host=True)
-            setting.keep(found)
-        if entry["workload"] == "tau":
-            found += retention.compare(setting.bench, entry, host=False)
-            setting.keep(found)
+    for workload, host in cases[-1:] if setting.quick else cases:
+        entry = next(entry for entry in PLAN["preset"] if entry["workload"] == workload)
+        found += retention.compare(setting.bench(4, 2), entry, times, host=host)
+        setting.keep(found)
     print(table(retention.HEADER, list(retention.rows(found))))
     return found
 
@@ -141,8 +142,9 @@ def figures(parts: dict[str, Any]) -> dict[str, Any]:
         kept = ("bound_fraction", *presets.GROUPS, "binds")
         made["presets"] = {name: {key: one[key] for key in kept} for name, one in found["presets"].items()}
         made["hit_rate"] = min(one["hit_rate"] for one in found["presets"].values())
-    if "retention" in found and any(point["oversubscription"] == retention.TIMES for point in found["retention"]):
-        made["hit_rate"] = retention.hit_rate(found["retention"])
+    if "retention" in found:
+        hits = retention.hit_rate(found["retention"])
+        made |= {} if hits is None else {"hit_rate": hits}
     if "shock" in found:
         kept = ("waiting_reduction", "settle_steps")
         made |= {name: found["shock"]["latency"][name] for name in kept}

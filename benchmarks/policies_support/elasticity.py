@@ -19,8 +19,9 @@ GAINS = (0.05, 0.1)
 STEPS = 9
 """Measured, warm ones left out: as many after the change as there are before it."""
 
-SETTLED = 0.95
-"""Share of the best static split's goodput after the change, from which on a split counts as found."""
+NEAR = 1
+"""Ranks by which a split may differ from the best one: two may be as good. Goodputs right after the change would not do
+to compare by: they are as much of what was left over from before."""
 
 HEADER = ("change", "policy", "waits less than the calmest static split", "settled after", "goodput to the fastest")
 
@@ -54,14 +55,13 @@ def goodput(done: Outcomes, first: int, last: int | None = None) -> float:
     return sum(done.trained_tokens[first:last]) / (done.step_ends[last - 1] - begin)
 
 
-def settled(done: Outcomes, change: int, best: float) -> int:
+def settled(done: Outcomes, change: int, best: int) -> int:
     """Steps after the change until the split is what it stays, for at least two steps; all of them if it does not, or
-    is not as good as the best static split, whose goodput after the change is `best`."""
+    is farther than `NEAR` from `best`, the best static split after the change."""
     splits = done.splits
     steps = max(0, max((step + 1 for step, split in enumerate(splits) if split != splits[-1]), default=0) - change)
-    rest = change + steps
-    enough = rest + 1 < len(splits) and goodput(done, rest) >= SETTLED * best
-    return steps if enough else len(splits) - change
+    found = change + steps + 1 < len(splits) and abs(splits[-1] - best) <= NEAR
+    return steps if found else len(splits) - change
 
 
 def changes() -> dict[str, dict[str, Any]]:
@@ -71,9 +71,10 @@ def changes() -> dict[str, dict[str, Any]]:
     return {"latency": {"change_latency": factor}, "output": {"change_output": factor}}
 
 
-def shock(bench: Bench, entry: dict[str, str], change: dict[str, Any]) -> dict[str, Any]:
+def shock(bench: Bench, entry: dict[str, str], change: dict[str, Any], *, groups: int | None = None) -> dict[str, Any]:
+    """`groups` per step, if not those of the preset."""
     at: int = PLAN["elasticity"]["change"]["at_step"]
-    hardware, work = cluster(entry["cluster"]), preset(entry["workload"])
+    hardware, work = cluster(entry["cluster"]), preset(entry["workload"], groups)
     work = work.model_copy(update={"change_at": at * work.groups_per_step, **change})
     splits = range(1, hardware.ranks)
     stays = [changed(OURS, elasticity="static", rollout_ranks=split) for split in splits]
@@ -88,7 +89,7 @@ def shock(bench: Bench, entry: dict[str, str], change: dict[str, Any]) -> dict[s
     for gain in GAINS:
         planner = _planner(work, hardware, gain)
         moving[f"planner, gain {gain:g}"] = bench.runs(work, hardware, [OURS], splitter=planner)[0]
-    found = _found(bench, hardware, at, static, moving)
+    found = _found(bench, hardware, at, static, moving, known.splits[-1])
     say(
         f"{work.name}, {change}: waits down by {found['waiting_reduction']['median']:.0%}, settled after "
         f"{found['settle_steps']:g} steps, best static splits {known.splits[0]} and then {known.splits[-1]}"
@@ -107,7 +108,7 @@ def _oracle(static: dict[int, list[Outcomes]], change: int) -> Known:
         return max(static, key=lambda split: statistics.median(goodput(one, first, last) for one in static[split]))
 
     issued = change - RUN["staleness"]
-    return Known((*[best(RUN["warm_steps"], change)] * issued, best(change, None)))
+    return Known((*[best(RUN["warm_steps"], change)] * issued, best(change + RUN["staleness"], None)))
 
 
 def _found(
@@ -116,18 +117,18 @@ def _found(
     change: int,
     static: dict[int, list[Outcomes]],
     moving: dict[str, list[Outcomes]],
+    best: int,
 ) -> dict[str, Any]:
     ranks, warm = hardware.ranks, bench.warm
     waits = {split: statistics.median(waited(one, ranks, warm) for one in done) for split, done in static.items()}
     rates = {split: statistics.median(goodput(one, warm) for one in done) for split, done in static.items()}
     calm, fast = min(waits, key=waits.__getitem__), max(rates, key=rates.__getitem__)
-    after = max(statistics.median(goodput(one, change) for one in done) for done in static.values())
 
     def entry(done: list[Outcomes]) -> dict[str, Any]:
         return {
             "waiting_reduction": interval(_reductions(done, static[calm], ranks, warm)),
             "waiting_reduction_to_fastest": interval(_reductions(done, static[fast], ranks, warm)),
-            "settle_steps": statistics.median(settled(one, change, after) for one in done),
+            "settle_steps": statistics.median(settled(one, change, best) for one in done),
             "goodput_vs_best_static": interval(
                 [goodput(one, warm) / goodput(other, warm) for one, other in zip(done, static[fast], strict=True)]
             ),

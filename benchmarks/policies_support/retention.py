@@ -1,7 +1,7 @@
 """Rules of retention one by one, all else held at ours: goodput, hits and recomputation at fixed oversubscription."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from common.report import say
@@ -35,14 +35,12 @@ TIMES = 2.0
 HEADER = ("workload", "host memory", "demand / KV", "rule", "goodput to ours", "KV hits", "recompute")
 
 
-def compare(make: Callable[[int, int], Bench], entry: dict[str, str], *, host: bool) -> list[dict[str, Any]]:
-    """A workload at each oversubscription. `make`: a bench of so many steps after so many warm ones."""
-    bench = make(4, 2)
+def compare(bench: Bench, entry: dict[str, str], points: Sequence[float], *, host: bool) -> list[dict[str, Any]]:
+    """A workload where demand is so many times the capacity, with host memory as the cluster has it or without."""
     hardware, work = divided(cluster(entry["cluster"]), preset(entry["workload"]), PART)
     split = bound(work, hardware, staleness=RUN["staleness"], reference=RUN["reference"]).rollout_ranks
     episodes = round(demand(work, hardware).episodes)
     base = changed(OURS, elasticity="static", rollout_ranks=split, admission="fixed", concurrency_per_rank=episodes)
-    points = PLAN["retention"]["oversubscription"]
     found = []
     for times in points:
         tight = subscribed(work, hardware, times)
@@ -85,10 +83,10 @@ def _recomputing(done: Outcomes) -> float:
     return sum(bins.get("recompute", 0.0) for bins in engines) / sum(sum(bins.values()) for bins in engines)
 
 
-def hit_rate(points: Sequence[dict[str, Any]]) -> float:
-    """Ours, where demand is twice the capacity: the least over workloads."""
+def hit_rate(points: Sequence[dict[str, Any]]) -> float | None:
+    """Ours with host memory, where demand is twice the capacity: the least over workloads, if there are any."""
     wanted = [point for point in points if point["oversubscription"] == TIMES and point["host_memory"]]
-    return min(point["rules"]["ours"]["hit_rate"]["median"] for point in wanted)
+    return min((point["rules"]["ours"]["hit_rate"]["median"] for point in wanted), default=None)
 
 
 def rows(points: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ import policies
 from policies_support import elasticity, retention, worth
 from policies_support.ablations import shares
 from policies_support.baselines import BASELINES, SWEEP
-from policies_support.bench import Tuning, interval
+from policies_support.bench import Bench, Tuning, interval
 from policies_support.demand import demand, divided, paced, subscribed, varied
 from policies_support.plan import PLAN
 from policies_support.splits import Known, Planned
@@ -116,22 +117,31 @@ def test_waits_are_of_the_steps_asked_for_and_of_both_sides():
     assert elasticity.goodput(starved, 0) == pytest.approx(starved.goodput)
 
 
-def run_with(splits, rates=(100.0,) * 10):
-    ends = [sum(1000 / rate for rate in rates[: step + 1]) for step in range(len(splits))]
-    done = simulate(WORK, HARDWARE, Strategy(rollout_ranks=4), seed=0, steps=1)
-    return type(done)(
-        **{name: getattr(done, name) for name in done.__struct_fields__}
-        | {"splits": tuple(splits), "step_ends": tuple(ends), "trained_tokens": (1000,) * len(splits)}
-    )
+@pytest.mark.parametrize(
+    ("splits", "steps"),
+    [
+        ([4] * 10, 0),
+        ([4] * 7 + [5] * 3, 1),
+        ([4] * 3 + [5] * 7, 0),
+        ([3, 4] * 5, 4),
+        ([2] * 10, 4),
+        ([2] * 8 + [3] * 2, 2),
+    ],
+)
+def test_a_split_has_settled_when_it_stays_and_is_near_the_best(splits, steps):
+    done = SimpleNamespace(splits=tuple(splits))
+    assert elasticity.settled(done, 6, best=4) == steps
 
 
-def test_a_split_has_settled_when_it_stays_and_is_good():
-    assert elasticity.settled(run_with([4] * 10), 6, best=100) == 0
-    assert elasticity.settled(run_with([4] * 7 + [5] * 3), 6, best=100) == 1
-    assert elasticity.settled(run_with([3, 4] * 5), 6, best=100) == 4
-    assert elasticity.settled(run_with([4] * 10), 6, best=120) == 4, "to stay where it is slow is not to settle"
-    late = run_with([4] * 8 + [5] * 2, rates=(100,) * 6 + (50, 50, 100, 100))
-    assert elasticity.settled(late, 6, best=100) == 2
+def test_a_change_is_played_on_every_split_and_by_every_policy_that_moves_ranks():
+    bench = Bench(map, seeds=[0], steps=6, warm=2)
+    found = elasticity.shock(bench, PLAN["preset"][-1], elasticity.changes()["output"], groups=2)
+    assert list(found["static_waits"]) == list(range(1, 8))
+    assert {"ours", "oracle split per step"} < set(found["moving"])
+    told = found["moving"]["oracle split per step"]["splits"][0]
+    assert (told[0], told[-1]) == (found["best_static_before"], found["best_static_after"])
+    assert found["waiting_reduction"] == found["moving"]["ours"]["waiting_reduction"]
+    assert len(list(elasticity.rows({"output": found}))) == len(found["moving"])
 
 
 SEEN = Readiness(
