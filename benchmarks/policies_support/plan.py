@@ -27,11 +27,11 @@ DEVIATIONS = (
     "cluster as given has room for; in retention so many are in flight for every rule, ours included",
     "retention is also compared without host memory, which the plan does not name",
     "the map crosses environment ratio and oversubscription; latency deviation and staleness change alone; its async "
-    "baselines are in flight (keep), one step off, and over-provision, which no others were better than by much in the "
-    "presets, and at K = 0 the barrier with episodes at their own pace",
+    "baselines are in flight (keep), one step off and over-provision alone, and at K = 0 the barrier with episodes at "
+    "their own pace in the place of over-provision",
     "ablations are of three seeds over fewer steps, the latency shock of three seeds",
-    "beside longer latencies, which leave the best split of every preset what it was, outputs four times as long from "
-    "the same step on, which do not",
+    "beside longer latencies, outputs four times as long from the same step on: more episodes in flight make up for "
+    "latencies without a change of the split",
     "the planner with a gain threshold is asked at every version, not at every tenth, and knows our rates",
 )
 
