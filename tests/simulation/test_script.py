@@ -65,6 +65,17 @@ def test_failures_come_as_often_as_the_preset_says_and_hang_as_long():
     assert all(script.turns[-1].latency == 600 for script in failed)
 
 
+def test_from_some_task_on_outputs_are_longer_and_nothing_else_is_drawn_anew():
+    work = preset("tau").model_copy(update={"failure": 0.0})
+    plain, longer = Scripts(work, 0), Scripts(work.model_copy(update={"change_at": 5, "change_output": 3.0}), 0)
+    assert longer.script(task=4, slot=0) == plain.script(task=4, slot=0)
+    one, other = plain.script(task=5, slot=0), longer.script(task=5, slot=0)
+    assert [turn.output for turn in other.turns] == [3 * turn.output for turn in one.turns]
+    assert [turn.latency for turn in other.turns] == [turn.latency for turn in one.turns]
+    added = [turn.context - turn.reusable for turn in one.turns]
+    assert [turn.context - turn.reusable for turn in other.turns] == added
+
+
 def test_an_unknown_preset_is_one_sentence_with_all_that_there_are():
     with pytest.raises(UsageError, match="no workload 'shopp'; there are: gui, house"):
         preset("shopp")

@@ -1,10 +1,19 @@
 """Moves ranks between rollout and training at a new version, as the scheduling decides."""
 
 from collections.abc import Callable
+from typing import Protocol
 
-from springtide.scheduling.elasticity import Demand, Elasticity
+from springtide.scheduling.elasticity import Demand
 from springtide.scheduling.events import Event, Published, RolesSet
-from springtide.scheduling.readiness import ReadinessFold
+from springtide.scheduling.readiness import Readiness, ReadinessFold
+
+
+class Splitter(Protocol):
+    """A policy of elasticity."""
+
+    def split(self, seen: Readiness, rollout: int, demand: Demand) -> int:
+        """Ranks that roll out from now on. Asked once per version, between steps."""
+        ...
 
 
 class Roles:
@@ -13,7 +22,7 @@ class Roles:
     def __init__(
         self,
         fold: ReadinessFold,
-        elasticity: Elasticity,
+        elasticity: Splitter,
         *,
         demand: Demand,
         rollout: int,

@@ -244,15 +244,16 @@ class ModelledEngine:
         """Put a turn into the batch whose session has `kv` tokens here. Whether anything had to be computed for it."""
         member = request.member
         session = self._memory[member]
+        version = self._samples_from(member)
         represented = min(request.reusable, request.context)
         if session.place == "hot":
             held = min(kv, request.reusable)
             session.versions.truncate(held)
         else:
             held = self._memory.shared(
-                member, prefix=min(request.prefix, request.context), shared=request.shared, version=self.version
+                member, prefix=min(request.prefix, request.context), shared=request.shared, version=version
             )
-            session.versions.extend(held, self.version)
+            session.versions.extend(held, version)
         lost = max(0, represented - held)
         fresh = request.context - held - lost
         self._counts["reused"] += min(held, represented)
@@ -260,14 +261,17 @@ class ModelledEngine:
         self._counts["prefilled"] += fresh
         self._compute("recompute", lost, held)
         self._compute("prefill", fresh, held + lost)
-        session.versions.extend(request.context - held, self.version)
+        session.versions.extend(request.context - held, version)
         self._memory.hold(session, request.context)
-        running = Running(request, self._steps, self._steps + request.output, self.version, self._steps)
+        running = Running(request, self._steps, self._steps + request.output, version, self._steps)
         running.versions = self._partial.pop(member, [])
         self._batch[member] = running
         heapq.heappush(self._ends, (running.end, member))
         self._context += request.context
         return lost + fresh > 0
+
+    def _samples_from(self, member: Member) -> int:
+        return self.version
 
     def _turn_away(self, member: Member) -> ModelledRequest:
         """A turn that waits for its KV gives back the room that it took; the session is hot with what it had."""

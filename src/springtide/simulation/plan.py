@@ -63,7 +63,7 @@ class Ceiling:
     def __init__(self, found: Limits, strategy: Strategy, environment_slots: int) -> None:
         self._limits, self._strategy = found, strategy
         self.in_turns = strategy.mode == "sync"
-        self.staleness = 0 if self.in_turns else strategy.staleness
+        self.staleness = strategy.bound
         self.caps: dict[Limit, float] = {
             "staleness": found.staleness(self.staleness),
             "environments": found.environments(environment_slots),

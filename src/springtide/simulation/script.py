@@ -68,8 +68,9 @@ class Scripts:
         wanted = _whole(work.turns, _mixed(effect["turns"], own.gauss(), work.turns_shared))
         prefix = work.system + task_tokens
         reset = work.reset.quantile(own.random())
-        turns = list(self._turns(prefix, wanted, own, effect))
         changed = work.change_at is not None and task >= work.change_at
+        longer = work.change_output if changed else 1.0
+        turns = list(self._turns(prefix, wanted, own, effect, longer))
         factor = work.latency_factor * (work.change_latency if changed else 1.0)
         if factor != 1.0:
             turns = [turn._replace(latency=factor * turn.latency) for turn in turns]
@@ -97,15 +98,18 @@ class Scripts:
             turns = self._pauses[member] = [each.latency for each in script.turns[:-1]]
         return turns[turn] if turn < len(turns) else inf
 
-    def _turns(self, prefix: int, wanted: int, own: random.Random, effect: dict[str, float]) -> Iterator[Turn]:
-        """Up to `wanted` turns; fewer if the context is full before."""
+    def _turns(
+        self, prefix: int, wanted: int, own: random.Random, effect: dict[str, float], longer: float
+    ) -> Iterator[Turn]:
+        """Up to `wanted` turns, of `longer` times the output; fewer if the context is full before."""
         work = self.workload
         outputs: list[int] = []
         seen: list[int] = [_whole(work.append, own.random())] if work.window is not None else []
         context = prefix + sum(seen)
         reusable = 0
         for _ in range(max(1, wanted)):
-            output = max(1, _whole(work.output, _mixed(effect["output"], own.gauss(), work.output_shared)))
+            drawn = _whole(work.output, _mixed(effect["output"], own.gauss(), work.output_shared))
+            output = max(1, round(longer * drawn))
             output = min(output, work.context - context)
             if output <= 0:
                 return

@@ -19,10 +19,10 @@ from springtide.runtime.clock import LoopClock
 from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
-from springtide.runtime.observer import Observers
+from springtide.runtime.observer import Observer, Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
-from springtide.runtime.roles import Roles
+from springtide.runtime.roles import Roles, Splitter
 from springtide.runtime.stash import Stash
 from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
@@ -40,6 +40,8 @@ from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.engine import ModelledEngine
 from springtide.simulation.executor import InlineExecutor
+from springtide.simulation.multi_version import VersionedDispatch, VersionedEngine
+from springtide.simulation.over_provision import OverProvision, Turns
 from springtide.simulation.player import ScriptedPlayer
 from springtide.simulation.script import Scripts
 from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks, no_evaluator
@@ -70,6 +72,8 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks in rollout when each step was applied."""
     ledger: dict[str, dict[str, float]]
     """Seconds by lane and bin, of the whole run."""
+    step_ledgers: tuple[dict[str, dict[str, float]], ...]
+    """The same as it was when each step was applied."""
     stats: EngineStats
 
     @property
@@ -82,8 +86,10 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
 class Steps:
     """An observer that keeps when each step was applied, and what it was made of."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], books: Callable[[], dict[str, dict[str, float]]]) -> None:
         self._now = now
+        self._books = books
+        self.books: list[dict[str, dict[str, float]]] = []
         self.ends: list[float] = []
         self.tokens: list[int] = []
         self.staleness: list[int] = []
@@ -95,6 +101,7 @@ class Steps:
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
         self.ends.append(self._now())
+        self.books.append(self._books())
         self.splits.append(self.split())
         self.tokens.append(report.trained_tokens)
         for group in groups:
@@ -126,18 +133,17 @@ class Simulation:
         warm_steps: int = 0,
         timeline: Timeline | None = None,
         policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
+        splitter: Callable[[Rates], Splitter] | None = None,
         journal: Journal | None = None,
         scheduling: Mapping[str, Any] | None = None,
     ) -> None:
-        """`policy` makes each rank's policy of retention, in the place of the strategy's."""
-        rollout = strategy.rollout_ranks or (cluster.ranks // 2 if elastic(strategy) else cluster.ranks)
-        if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
-            raise UsageError(
-                f"rollout_ranks = {rollout} leaves none of the {cluster.ranks} ranks of '{cluster.name}' to train in "
-                "async; name fewer."
-            )
+        """`policy` makes each rank's policy of retention, `splitter` that of elasticity, instead of the strategy's."""
+        moves = splitter is not None or elastic(strategy)
+        rollout = strategy.rollout_ranks or (cluster.ranks // 2 if moves else cluster.ranks)
+        _refuse(strategy, cluster, rollout, moves=moves)
         self._workload, self._strategy = workload, strategy
         self._policy = policy
+        self._splitter = splitter or (Elasticity if moves else None)
         self._warm = warm_steps
         self._timeline = timeline
         self._colocated = rollout == cluster.ranks
@@ -151,10 +157,9 @@ class Simulation:
             updates=workload.updates_per_step,
             now=_now,
         )
-        engines = cluster.ranks - 1 if elastic(strategy) else rollout
-        self.engines = [
-            ModelledEngine(cluster, now=_now, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)
-        ]
+        engines = cluster.ranks - 1 if moves else rollout
+        kind = VersionedEngine if strategy.versions == "own" else ModelledEngine
+        self.engines = [kind(cluster, now=_now, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)]
         self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
         self._cluster = cluster
         self._rollout = rollout
@@ -163,7 +168,7 @@ class Simulation:
         self._scripts = Scripts(workload, seed)
         self._journal: Journal = journal or NoJournal()
         self._config = SchedulingConfig(
-            mode=strategy.mode,
+            mode="async" if strategy.surplus > 1 else strategy.mode,
             groups_per_step=workload.groups_per_step,
             group_size=workload.group_size,
             steps=warm_steps + steps,
@@ -179,22 +184,41 @@ class Simulation:
         for lane in ("journal", "trainer", *self._lanes):
             ledger.lane(lane).wait_for("start")
         watch = None if self._timeline is None else self._timeline.watch(clock.now)
-        executor = InlineExecutor(self._cost, ledger, watch=watch)
-        steps = Steps(clock.now)
-        dispatch = Dispatch(
+        kind = Turns if self._strategy.surplus > 1 else InlineExecutor
+        executor = kind(self._cost, ledger, watch=watch)
+        steps = Steps(clock.now, ledger.seconds)
+        dispatch = self._dispatch(executor, clock, ledger)
+        controller = self._controller(clock, ledger, executor, dispatch, steps)
+        self._set_up_policies(controller, dispatch, clock)
+        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
+        return self._outcomes(steps, ledger, dispatch.stats)
+
+    def _dispatch(self, executor: InlineExecutor, clock: LoopClock, ledger: Ledger) -> Dispatch:
+        decode_steps = self._strategy.decode_steps
+        if self._strategy.versions == "own":
+            return VersionedDispatch(
+                engines=[engine for engine in self.engines if isinstance(engine, VersionedEngine)],
+                executor=executor,
+                clock=clock,
+                ledger=ledger,
+                decode_steps=decode_steps,
+            )
+        return Dispatch(
             engines=self.engines,
             executor=executor,
             clock=clock,
             ledger=ledger,
             lockstep=False,
-            decode_steps=self._strategy.decode_steps,
+            decode_steps=decode_steps,
             residency=self._residency,
             refresh=Refresh(REFRESH_CHUNK) if self._strategy.kv == "refresh" else None,
         )
-        controller = self._controller(clock, ledger, executor, dispatch, steps)
-        self._set_up_policies(controller, dispatch, clock)
-        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
-        return self._outcomes(steps, ledger, dispatch.stats)
+
+    def _scheduler(self) -> Scheduler:
+        milestones = Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
+        if self._strategy.surplus > 1:
+            return OverProvision(self._config, milestones, surplus=self._strategy.surplus)
+        return Scheduler(self._config, milestones)
 
     def _controller(
         self, clock: LoopClock, ledger: Ledger, executor: InlineExecutor, dispatch: Dispatch, steps: Steps
@@ -202,10 +226,11 @@ class Simulation:
         barrier = TurnBarrier() if self._strategy.turnwise else None
         player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock, barrier=barrier)
         steps.split = lambda: dispatch.rollout_ranks
+        observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
+        if isinstance(executor, Turns):
+            observers.append(executor)
         controller = Controller(
-            scheduler=Scheduler(
-                self._config, Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
-            ),
+            scheduler=self._scheduler(),
             journal=self._journal,
             executor=executor,
             clock=clock,
@@ -216,7 +241,7 @@ class Simulation:
             evaluator=no_evaluator(player, dispatch),
             checkpoints=NoCheckpoints(),
             stash=Stash(),
-            observers=Observers([steps, ReadinessFeed(dispatch.readiness, clock.now)]),
+            observers=Observers(observers),
             move_ranks=partial(self._move_ranks, dispatch, executor),
         )
         controller.episodes = Episodes(
@@ -237,12 +262,12 @@ class Simulation:
             controller.admission = Admission(
                 fold, law=self._law, ranks=lambda: dispatch.rollout_ranks, now=clock.now, post=controller.post
             )
-        if elastic(self._strategy):
+        if self._splitter is not None:
             batch = self._config.groups_per_step * self._config.group_size
             live = (self._config.staleness + 1) * batch
             controller.roles = Roles(
                 fold,
-                Elasticity(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
+                self._splitter(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
                 demand=Demand(ranks=cluster.ranks, batch=batch, live=live, reference=self._strategy.reference),
                 rollout=self._rollout,
                 now=clock.now,
@@ -297,12 +322,31 @@ class Simulation:
             staleness=tuple(steps.staleness[self._warm * groups :]),
             splits=tuple(steps.splits),
             ledger=ledger.seconds(),
+            step_ledgers=tuple(steps.books),
             stats=stats,
         )
 
 
 def elastic(strategy: Strategy) -> bool:
     return strategy.elasticity != "static"
+
+
+def _refuse(strategy: Strategy, cluster: Cluster, rollout: int, *, moves: bool) -> None:
+    """UsageError for what does not go together."""
+    if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
+        raise UsageError(
+            f"rollout_ranks = {rollout} leaves none of the {cluster.ranks} ranks of '{cluster.name}' to train in "
+            "async; name fewer."
+        )
+    if strategy.surplus > 1 and (strategy.mode == "async" or rollout < cluster.ranks):
+        raise UsageError(f"surplus = {strategy.surplus:g} is for ranks that take turns; set mode = sync.")
+    if strategy.versions == "newest":
+        return
+    if strategy.mode == "sync" or moves or strategy.retention != "lru" or rollout <= strategy.staleness:
+        raise UsageError(
+            f"versions = own needs mode = async, elasticity = static, retention = lru and at least "
+            f"{strategy.staleness + 1} rollout_ranks, one per version."
+        )
 
 
 def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
@@ -335,10 +379,19 @@ def simulate(
     warm_steps: int = 0,
     timeline: Timeline | None = None,
     policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
+    splitter: Callable[[Rates], Splitter] | None = None,
 ) -> Outcomes:
-    """The modelled run on the virtual clock (L2). UsageError for a split that leaves no rank to train."""
+    """The modelled run on the virtual clock (L2). UsageError for what does not go together."""
     simulation = Simulation(
-        workload, cluster, strategy, seed=seed, steps=steps, warm_steps=warm_steps, timeline=timeline, policy=policy
+        workload,
+        cluster,
+        strategy,
+        seed=seed,
+        steps=steps,
+        warm_steps=warm_steps,
+        timeline=timeline,
+        policy=policy,
+        splitter=splitter,
     )
     outcomes, _ = run_virtual(simulation.main)
     return outcomes

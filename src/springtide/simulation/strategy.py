@@ -37,6 +37,12 @@ class Strategy(StrictModel):
     kv_gap: int = Field(1, ge=1, description="Most versions between KV that is kept and the weights.")
     evicts: Literal["warm", "cold"] = Field("cold", description="Where evicted KV goes: host memory, or nowhere.")
     batchwise: bool = Field(False, description="Issue no group before all earlier ones are complete.")
+    surplus: float = Field(
+        1.0, ge=1, description="Groups in flight per group of a step; the unfinished go on after the barrier (sync)."
+    )
+    versions: Literal["newest", "own"] = Field(
+        "newest", description="own: an episode stays on the version it began with; each has ranks of its own (async)."
+    )
     turnwise: bool = Field(False, description="The next turns of all episodes begin together: batched environments.")
     retention: Annotated[str, AfterValidator(_retention)] = Field(
         "lru", description=f"Who keeps KV on the device while its environment works: {FORMS}."
@@ -49,6 +55,11 @@ class Strategy(StrictModel):
         "K micro-batches), split-M (M ranks only score), ahead or ahead-M (M ranks score first), adapter (the base "
         "model is the reference), adaptive.",
     )
+
+    @property
+    def bound(self) -> int:
+        """The staleness that it can come to."""
+        return self.staleness if self.mode == "async" or self.surplus > 1 else 0
 
 
 OURS = Strategy(kv="keep", evicts="warm", admission="law", retention="break-even", pipelining="adaptive")

@@ -48,8 +48,7 @@ def summarise(
     timeline: Timeline | None = None,
 ) -> tuple[Summary, list[Outcomes]]:
     """Simulate once per seed; `timeline` gets what the first one's ranks did."""
-    limit = 0 if strategy.mode == "sync" else strategy.staleness
-    most = bound(workload, cluster, staleness=limit, reference=strategy.reference)
+    most = bound(workload, cluster, staleness=strategy.bound, reference=strategy.reference)
     if strategy.mode == "async" and strategy.rollout_ranks == 0 and not elastic(strategy):
         strategy = strategy.model_copy(update={"rollout_ranks": most.rollout_ranks})
     runs = [

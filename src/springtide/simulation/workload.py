@@ -37,8 +37,9 @@ class Workload(StrictModel):
     window: int | None = Field(None, ge=1, description="Replies that stay in the context; None: all of them.")
     failure: float = Field(0.0, ge=0, le=1, description="Share of attempts that the infrastructure fails.")
     failure_seconds: Distribution = Constant(type="constant", value=0.0)
-    change_at: int | None = Field(None, ge=0, description="The first task of which latencies are different.")
-    change_latency: float = Field(1.0, gt=0, description="By what factor.")
+    change_at: int | None = Field(None, ge=0, description="The first task of which the following are different.")
+    change_latency: float = Field(1.0, gt=0, description="By what factor latencies are.")
+    change_output: float = Field(1.0, gt=0, description="By what factor outputs are, within the context.")
     group_size: int = Field(8, ge=1)
     groups_per_step: int = Field(64, ge=1)
     updates_per_step: int = Field(
