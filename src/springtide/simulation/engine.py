@@ -104,6 +104,7 @@ class ModelledEngine:
         self._costs = cluster.costs
         self._now = now
         self._evicts: Literal["warm", "cold"] = evicts
+        self._shares_all = cluster.shares_prompts == "all"
         self._memory = KvMemory(capacity=cluster.kv_tokens, host=cluster.host_tokens)
         self.capabilities = EngineCapabilities(
             owns_residency=True,
@@ -142,6 +143,8 @@ class ModelledEngine:
         self.spent, self._elapsed = {}, 0.0
         end = self._steps + max_decode_steps
         finished: list[Finished] = []
+        if self.has_work():
+            self._spend("decode", self._costs.visit)
         while self._steps < end and not finished:
             self._admit()
             if self._batch:
@@ -232,8 +235,8 @@ class ModelledEngine:
                 break
             self._queue.popleft()
             computes |= self._start(session, request, begin)
-        if computes and not decoding:
-            self._spend("prefill", self._costs.prefill_base)
+        if computes:
+            self._spend("prefill", self._costs.join if decoding else self._costs.prefill_base)
 
     def _start(self, session: Session, request: ModelledRequest, begin: float) -> bool:
         """A turn for which there is room enters, or its reload begins. Whether anything had to be computed."""
@@ -262,14 +265,15 @@ class ModelledEngine:
         if session.place == "hot":
             held = min(kv, request.reusable)
         else:
-            held = self._memory.shared(
-                member, prefix=min(request.prefix, request.context), shared=request.shared, version=self.version
-            )
+            prefix, shared = min(request.prefix, request.context), request.shared if self._shares_all else 0
+            held = self._memory.shared(member, prefix=prefix, shared=shared, version=self.version)
         lost = max(0, represented - held)
         fresh = request.context - held - lost
         self._counts["reused"] += min(held, represented)
         self._counts["reprefilled"] += lost
         self._counts["prefilled"] += fresh
+        if lost + fresh:
+            self._spend("prefill", self._costs.turn)
         self._compute("recompute", lost, held)
         self._compute("prefill", fresh, held + lost)
         if session.place == "cold" or not held:

@@ -12,6 +12,7 @@ from springtide.core.errors import UsageError
 from springtide.core.group import Group
 from springtide.core.trajectory import Trajectory
 from springtide.ports.engine import Engine, EngineStats
+from springtide.ports.executor import Executor
 from springtide.ports.journal import Journal
 from springtide.ports.trainer import StepReport
 from springtide.runtime.admission import Admission
@@ -35,21 +36,15 @@ from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
 from springtide.scheduling.scheduler import Scheduler
-from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.engine import ModelledEngine
-from springtide.simulation.executor import InlineExecutor
-from springtide.simulation.player import ScriptedPlayer
 from springtide.simulation.script import Scripts
+from springtide.simulation.stack import SWITCH, ModelledStack, Stack
 from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks, no_evaluator
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
-from springtide.simulation.trainer import ModelledTrainer
 from springtide.simulation.virtual_loop import run_virtual
 from springtide.simulation.workload import Workload
 from springtide.telemetry.ledger import Ledger
-
-SWITCH = "role_switch"
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,9 +119,11 @@ class Simulation:
         timeline: Timeline | None = None,
         policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
         journal: Journal | None = None,
+        stack: Stack | None = None,
         scheduling: Mapping[str, Any] | None = None,
     ) -> None:
-        """`policy` makes each rank's policy of retention, in the place of the strategy's."""
+        """`policy` makes each rank's policy of retention, in the place of the strategy's; `stack` is what the run is
+        played on, if not modelled ranks."""
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if elastic(strategy) else cluster.ranks)
         if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
             raise UsageError(
@@ -136,20 +133,16 @@ class Simulation:
         self._workload, self._strategy = workload, strategy
         self._policy = policy
         self._warm = warm_steps
-        self._timeline = timeline
-        self._colocated = rollout == cluster.ranks
-        training = cluster.ranks if self._colocated else cluster.ranks - rollout
-        self.trainer = ModelledTrainer(
+        colocated = rollout == cluster.ranks
+        self._stack: Stack = stack or ModelledStack(
             cluster,
-            ranks=training,
-            reference=strategy.reference,
-            colocated=self._colocated,
-            pipelining=strategy.pipelining,
-            now=_now,
+            strategy,
+            engines=cluster.ranks - 1 if elastic(strategy) else rollout,
+            training=cluster.ranks if colocated else cluster.ranks - rollout,
+            colocated=colocated,
+            timeline=timeline,
         )
-        engines = cluster.ranks - 1 if elastic(strategy) else rollout
-        self.engines = [ModelledEngine(cluster, now=_now, evicts=strategy.evicts) for _ in range(engines)]
-        self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
+        self.trainer, self.engines = self._stack.trainer, self._stack.engines
         self._cluster = cluster
         self._rollout = rollout
         self._switching: set[asyncio.Future[None]] = set()
@@ -162,7 +155,7 @@ class Simulation:
             group_size=workload.group_size,
             steps=warm_steps + steps,
             staleness=strategy.staleness,
-            max_concurrent=min(_most_concurrent(strategy, engines), cluster.environment_slots),
+            max_concurrent=min(_most_concurrent(strategy, len(self.engines)), cluster.environment_slots),
             batchwise=strategy.batchwise,
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
@@ -170,10 +163,9 @@ class Simulation:
     async def main(self) -> Outcomes:
         clock = LoopClock()
         ledger = Ledger(clock.now)
-        for lane in ("journal", "trainer", *self._lanes):
+        for lane in ("journal", "trainer", *lanes(len(self.engines))):
             ledger.lane(lane).wait_for("start")
-        watch = None if self._timeline is None else self._timeline.watch(clock.now)
-        executor = InlineExecutor(self._cost, ledger, watch=watch)
+        executor = self._stack.executor(ledger, clock.now)
         steps = Steps(clock.now)
         dispatch = Dispatch(
             engines=self.engines,
@@ -186,14 +178,17 @@ class Simulation:
         )
         controller = self._controller(clock, ledger, executor, dispatch, steps)
         self._set_up_policies(controller, dispatch, clock)
-        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
-        return self._outcomes(steps, ledger, dispatch.stats)
+        begun = clock.now()
+        try:
+            await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
+        finally:
+            await executor.close()
+        return self._outcomes([end - begun for end in steps.ends], steps, ledger, dispatch.stats)
 
     def _controller(
-        self, clock: LoopClock, ledger: Ledger, executor: InlineExecutor, dispatch: Dispatch, steps: Steps
+        self, clock: LoopClock, ledger: Ledger, executor: Executor, dispatch: Dispatch, steps: Steps
     ) -> Controller:
-        barrier = TurnBarrier() if self._strategy.turnwise else None
-        player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock, barrier=barrier)
+        player = self._stack.player(scripts=self._scripts, sampler=dispatch, clock=clock)
         steps.split = lambda: dispatch.rollout_ranks
         controller = Controller(
             scheduler=Scheduler(
@@ -241,11 +236,11 @@ class Simulation:
                 post=controller.post,
             )
 
-    def _move_ranks(self, dispatch: Dispatch, executor: InlineExecutor, rollout: int) -> None:
+    def _move_ranks(self, dispatch: Dispatch, executor: Executor, rollout: int) -> None:
         """Ranks that join the rollout, and the trainer as a whole, are away until they have changed."""
         joining = range(dispatch.rollout_ranks, rollout)
         dispatch.roll_out_on(rollout)
-        self.trainer.resize(self._cluster.ranks - rollout)
+        self._stack.resize(self._cluster.ranks - rollout)
         for number in joining:
             lane = lanes(len(self.engines))[number]
             task = asyncio.ensure_future(executor.run(lane, lambda: None, name=SWITCH))
@@ -268,23 +263,14 @@ class Simulation:
             decode_steps=self._strategy.decode_steps,
         )
 
-    def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
-        if name == "load_weights":
-            return self._cluster.costs.publish
-        if name == SWITCH:
-            return self._cluster.costs.role_switch
-        if lane == "trainer":
-            return self.trainer.spent if name == "train" else 0.0
-        return self._lanes[lane].spent if name == "generate" else 0.0
-
-    def _outcomes(self, steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
-        begin = steps.ends[self._warm - 1] if self._warm else 0.0
-        seconds = steps.ends[-1] - begin
+    def _outcomes(self, ends: list[float], steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
+        begin = ends[self._warm - 1] if self._warm else 0.0
+        seconds = ends[-1] - begin
         groups = self._workload.groups_per_step
         return Outcomes(
             goodput=sum(steps.tokens[self._warm :]) / seconds,
             seconds=seconds,
-            step_ends=tuple(steps.ends),
+            step_ends=tuple(ends),
             trained_tokens=tuple(steps.tokens),
             staleness=tuple(steps.staleness[self._warm * groups :]),
             splits=tuple(steps.splits),
@@ -310,11 +296,6 @@ def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
 
 def _most_concurrent(strategy: Strategy, ranks: int) -> int:
     return strategy.concurrency_per_rank * ranks if strategy.admission == "fixed" else sys.maxsize
-
-
-def _now() -> float:
-    """On the loop of the simulation that is running."""
-    return asyncio.get_running_loop().time()
 
 
 def simulate(

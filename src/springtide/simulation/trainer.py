@@ -79,7 +79,7 @@ class ModelledTrainer:
 
     def _whole(self, groups: Sequence[Group]) -> dict[str, float]:
         """The whole batch at once: the reference is swapped in, scores it, and makes room for the actor."""
-        busiest = max(dealt((length for group in groups for length in _lengths(group)), self._ranks))
+        busiest = max(dealt((length for group in groups for length in self._lengths(group)), self._ranks))
         spent = {"actor": self._costs.actor(busiest), "optimizer": self._costs.optimizer}
         if self._reference:
             spent["reference"] = self._costs.reference_token * busiest
@@ -93,12 +93,20 @@ class ModelledTrainer:
         now = self._now()
         most = self._cluster.micro_batch_tokens
         done = pipeline.step(
-            (self._ready.pop(group.id, now), micro_batches(_lengths(group), ranks=self._ranks, most=most))
+            (self._ready.pop(group.id, now), micro_batches(self._lengths(group), ranks=self._ranks, most=most))
             for group in groups
         )
         spent = booked(done, now, optimizer=self._costs.optimizer)
         pipeline.occupy(now + math.fsum(spent.values()))
         return spent
+
+    def _lengths(self, group: Group) -> list[int]:
+        """Of the sequences, in tokens without context."""
+        lengths: list[int] = []
+        for member in group.valid_members:
+            assert isinstance(member, ModelledTrajectory)
+            lengths += member.lengths
+        return [self._costs.training_tokens(length) for length in lengths]
 
     def publish(self) -> str:
         """The ranks send weights until all others serve them."""
@@ -122,14 +130,6 @@ def booked(done: Schedule, now: float, *, optimizer: float) -> dict[str, float]:
     spent["optimizer"] = optimizer
     left = max(0.0, done.finish - now) + optimizer
     return spent | {"rollout": left - sum(spent.values())}
-
-
-def _lengths(group: Group) -> list[int]:
-    lengths: list[int] = []
-    for member in group.valid_members:
-        assert isinstance(member, ModelledTrajectory)
-        lengths += member.lengths
-    return lengths
 
 
 def _flat(group: Group) -> bool:
