@@ -73,6 +73,10 @@ class Calibration:
         join, turn = fitted([(1, turns) for turns in JOINING], beyond)
         return costs.model_copy(update={"join": join, "turn": turn, "prefill_base": max(0.0, base - turn)})
 
+    def work(self) -> float:
+        """Seconds, this once, of a few turns of middling length: to see whether something else makes them longer."""
+        return self.play(self._batch // 2 or 1, self._middle, 2 * STEPS)
+
     def _visit(self) -> float:
         """Seconds of a visit beyond those of its steps: single steps against as many in one visit."""
         size, tokens = self._batch, SHORT

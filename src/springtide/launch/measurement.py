@@ -25,10 +25,6 @@ from springtide.training.calibration import REPEATS, TrainingCalibration
 from springtide.training.trainer import TorchTrainer
 
 PASSES = 5
-BATCH = 8
-TOKENS = 256
-OUTPUT = 32
-"""Of the engine's passes beside the trainer: `BATCH` turns that present and sample so many tokens."""
 STEPS = 10_000
 """More than the calibration takes: for the schedule of the learning rate, which costs nothing."""
 DRAWN = 16
@@ -54,7 +50,7 @@ def measured(machine: Machine, workload: Workload, *, seed: int) -> Cluster:
         costs = rollout.submit(served.costs).result().model_dump()
         costs |= training.submit(trained.costs, reference=machine.reference).result()
         costs["publish"] = min(rollout.submit(_publish, engine, trainer, served).result() for _ in range(REPEATS))
-        sharing = _contention(rollout, lambda: served.play(BATCH, TOKENS, OUTPUT), training=training, step=trained.step)
+        sharing = _contention(rollout, served.work, training=training, step=trained.step)
     return Cluster(
         name="here",
         about="this machine: one rank in rollout and one that trains, on one host",
