@@ -39,6 +39,11 @@ def test_work_that_has_begun_is_slowed_down_by_what_comes_later():
     assert play(("engine", 0.0, 3.0), ("trainer", 1.0, 3.0)) == pytest.approx([5.0, 4.0 + 3.0 - 4.0 / 1.5])
 
 
+def test_after_years_on_the_clock_work_still_ends():
+    years = 1e9
+    assert play(("engine", years, 2.0), ("trainer", years + 1e-7, 1.0)) == pytest.approx([3.5 - 0.75, 1.5], abs=1e-5)
+
+
 def test_ranks_in_rollout_do_not_slow_each_other_down():
     assert play(("engine-0", 0.0, 2.0), ("engine-1", 0.0, 2.0)) == pytest.approx([2.0, 2.0])
 

@@ -5,6 +5,7 @@ even where there are cores enough.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from pydantic import Field
@@ -15,7 +16,7 @@ TRAINER = "trainer"
 """The training ranks' lane; all others that compute are ranks in rollout."""
 
 DONE = 1e-9
-"""Seconds of work that are rounding."""
+"""Seconds of work that are rounding. After months on a clock more are: what is too little to move it is done."""
 
 
 class Contention(StrictModel):
@@ -41,7 +42,7 @@ class CoreSharing:
         self._active[lane] = None
         self._changed()
         try:
-            while left > DONE:
+            while left > max(DONE, 2 * math.ulp(self._now())):
                 since, slowdown = self._now(), self._slowdown(lane)
                 await asyncio.wait([self._next_change()], timeout=left * slowdown)
                 left -= (self._now() - since) / slowdown
