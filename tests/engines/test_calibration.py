@@ -93,7 +93,8 @@ def test_noise_that_would_make_a_cost_negative_makes_it_nothing():
     assert all(getattr(found, name) >= 0 for name in ServiceCosts.model_fields)
 
 
-def test_an_engine_is_left_as_it_was_found_but_for_its_counters():
+@pytest.mark.parametrize(("context", "capacity"), [(256, 4096), (64, 4096), (64, 64)])
+def test_an_engine_is_left_as_it_was_found_but_for_its_counters(context, capacity):
     torch.manual_seed(0)
     shape = Qwen3Config(
         vocab_size=32,
@@ -103,9 +104,9 @@ def test_an_engine_is_left_as_it_was_found_but_for_its_counters():
         num_key_value_heads=1,
         head_dim=8,
         intermediate_size=16,
-        max_position_embeddings=256,
+        max_position_embeddings=context,
     )
-    engine = TorchEngine(Qwen3ForCausalLM(shape), TorchEngineConfig(capacity_tokens=4096, max_batch=8), 0)
+    engine = TorchEngine(Qwen3ForCausalLM(shape), TorchEngineConfig(capacity_tokens=capacity, max_batch=8), 0)
     found = Calibration(engine).costs()
     assert found.decode_base > 0
     assert all(getattr(found, name) >= 0 for name in ServiceCosts.model_fields)

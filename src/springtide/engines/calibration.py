@@ -40,6 +40,7 @@ class Calibration:
         self._middle = (SHORT + self._long) // 2
         self._batch = min(BATCH, capabilities.max_batch)
         self._decoding = max(1, self._batch - max(JOINING))
+        self._joining = max(1, min(SHORT, capabilities.max_context - self._middle - STEPS - 1))
 
     def costs(self) -> ServiceCosts:
         """Coefficients of rollout; those of training are 0.
@@ -89,9 +90,9 @@ class Calibration:
 
     def _known(self, turns: int, costs: ServiceCosts) -> float:
         """Seconds by `costs` of the visit that `_joined` times."""
-        context = self._decoding * (self._middle + 1) + turns * (self._middle + SHORT)
+        context = self._decoding * (self._middle + 1) + turns * (self._middle + self._joining)
         step = costs.decode_step(self._decoding + turns, context)
-        return costs.visit + 2 * step + turns * (costs.prefill(SHORT, self._middle) - costs.prefill_base)
+        return costs.visit + 2 * step + turns * (costs.prefill(self._joining, self._middle) - costs.prefill_base)
 
     def _joined(self, turns: int) -> float:
         """Seconds of a visit of two decode steps that the next turns of so many sessions join."""
@@ -103,7 +104,7 @@ class Calibration:
         self._run(members, self._middle, 1, 1)
         self._submit(decoding, self._middle + 1, STEPS)
         self._engine.step(max_decode_steps=2)
-        self._submit(joining, self._middle + SHORT, STEPS)
+        self._submit(joining, self._middle + self._joining, STEPS)
         seconds = self.timed(partial(self._engine.step, max_decode_steps=2))
         for member in members:
             self._engine.cancel(member)
