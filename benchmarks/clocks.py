@@ -1,23 +1,29 @@
 """How far the virtual clock can be trusted, and what a decision costs.
 
     python benchmarks/clocks.py --json
+    python benchmarks/clocks.py --json --parts real
 
-Modelled runs on the virtual clock (L2) beside the same runs with real sleeps (L1); decisions per second of the
-scheduler, its cost per event from 8 to 1,024 ranks, and the time of a large run. Needs no torch.
+Modelled runs on the virtual clock (L2) beside the same runs with real sleeps (L1) and, with costs that were measured
+before, beside the same runs with a real engine, a real trainer and real sleeps (L0); decisions per second of the
+scheduler, its cost per event from 8 to 1,024 ranks, and the time of a large run. Only the part `real` needs torch.
 """
 
+import asyncio
 import gc
+import json
 import random
+import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from common.report import finish, machine, parser, say, table
+from common.report import RESULTS, finish, machine, parser, say, table
 from springtide.scheduling.commands import Command, Prepare, Publish, StartMember, Train
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import (
@@ -32,7 +38,7 @@ from springtide.scheduling.events import (
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.cluster import Cluster, cluster
-from springtide.simulation.emulation import run_emulated
+from springtide.simulation.emulation import EmulatedLoop
 from springtide.simulation.simulate import Outcomes, Simulation
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.virtual_loop import run_virtual
@@ -54,6 +60,14 @@ TASKS = 64
 EVENTS = 20_000
 SIZES = (8, 64, 512, 1024)
 """Ranks."""
+
+
+class Part(NamedTuple):
+    """What a part of the benchmark found: figures, what else is recorded, rows of the table."""
+
+    figures: dict[str, float]
+    record: dict[str, Any]
+    rows: list[tuple[str, str]]
 
 
 def small(name: str) -> Workload:
@@ -78,22 +92,46 @@ def differences(virtual: Outcomes, emulated: Outcomes) -> tuple[float, float]:
     return abs(emulated.step_ends[-1] / makespan - 1), worst
 
 
-def emulate(seeds: int, first: int) -> Iterator[dict[str, Any]]:
-    for name, strategy in CASES:
-        for seed in range(first, first + seeds):
-            virtual, _ = run_virtual(simulation(name, strategy, seed).main)
-            emulated = run_emulated(simulation(name, strategy, seed).main, speed=SPEED)
-            makespan, ledger = differences(virtual, emulated)
-            say(f"{name}, seed {seed}: {virtual.step_ends[-1]:.0f} s, off by {makespan:.2%}, ledger {ledger:.2f}")
-            yield {
-                "workload": name,
-                "strategy": strategy.model_dump(),
-                "seed": seed,
-                "virtual": virtual.step_ends[-1],
-                "emulated": emulated.step_ends[-1],
-                "makespan_error": makespan,
-                "ledger_error": ledger,
-            }
+def emulate(case: tuple[str, Strategy, int]) -> dict[str, Any]:
+    name, strategy, seed = case
+    virtual, _ = run_virtual(simulation(name, strategy, seed).main)
+    loop = EmulatedLoop(speed=SPEED)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        emulated = runner.run(simulation(name, strategy, seed).main())
+        late = loop.late
+    makespan, ledger = differences(virtual, emulated)
+    say(f"{name}, seed {seed}: {virtual.step_ends[-1]:.0f} s, off by {makespan:.2%}, ledger {ledger:.2f}")
+    return {
+        "workload": name,
+        "strategy": strategy.model_dump(),
+        "seed": seed,
+        "virtual": virtual.step_ends[-1],
+        "emulated": emulated.step_ends[-1],
+        "late": late,
+        "makespan_error": makespan,
+        "ledger_error": ledger,
+    }
+
+
+def emulated(quick: bool, seed: int) -> Part:
+    """Two cases at a time: they sleep nearly all of theirs."""
+    seeds = range(seed, seed + (1 if quick else 4))
+    wanted = [(name, strategy, each) for name, strategy in CASES[: 2 if quick else None] for each in seeds]
+    with ProcessPoolExecutor(2) as pool:
+        cases = list(pool.map(emulate, wanted))
+    figures = {
+        "emulated_error": max(case["makespan_error"] for case in cases),
+        "emulated_ledger_error": max(case["ledger_error"] for case in cases),
+    }
+    rows = [
+        (
+            f"makespan, {len(cases)} cases, emulated against virtual: largest difference",
+            f"{figures['emulated_error']:.2%}",
+        ),
+        ("  median", f"{statistics.median(case['makespan_error'] for case in cases):.2%}"),
+        ("ledger terms: largest difference, of what is allowed", f"{figures['emulated_ledger_error']:.2f}"),
+    ]
+    return Part(figures, {"cases": cases}, rows)
 
 
 def decide(ranks: int, seed: int) -> float:
@@ -150,7 +188,7 @@ def react(commands: list[Command], playing: list[StartMember], pending: list[Eve
                 pass
 
 
-def large(ranks: int, steps: int, seed: int) -> float:
+def play_large(ranks: int, steps: int, seed: int) -> float:
     """Seconds of this machine for `steps` steps of `ranks` ranks with 64 episodes on each of those that roll out."""
     rollout = ranks * 5 // 8
     work = preset("tau").model_copy(update={"groups_per_step": rollout * TASKS // 8 // 2})
@@ -161,34 +199,65 @@ def large(ranks: int, steps: int, seed: int) -> float:
     return time.perf_counter() - started
 
 
-def main() -> None:
-    options = parser(__doc__).parse_args()
-    started = machine()
-    cases = list(emulate(1 if options.quick else 4, options.seed))
-    costs = {ranks: min(decide(ranks, options.seed) for _ in range(1 if options.quick else 5)) for ranks in SIZES}
-    ranks, steps = (64, 1) if options.quick else (1024, 3)
-    seconds = large(ranks, steps, options.seed)
+def decisions(quick: bool, seed: int) -> Part:
+    costs = {ranks: min(decide(ranks, seed) for _ in range(1 if quick else 5)) for ranks in SIZES}
     figures = {
-        "emulated_error": max(case["makespan_error"] for case in cases),
-        "emulated_ledger_error": max(case["ledger_error"] for case in cases),
         "decisions_per_s": 1 / max(costs.values()),
         "event_cost_ratio": max(costs.values()) / min(costs.values()),
-        "large_seconds": seconds,
     }
-    median = statistics.median(case["makespan_error"] for case in cases)
-    rows = [
-        (
-            f"makespan, {len(cases)} cases, emulated against virtual: largest difference",
-            f"{figures['emulated_error']:.2%}",
-        ),
-        ("  median", f"{median:.2%}"),
-        ("ledger terms: largest difference, of what is allowed", f"{figures['emulated_ledger_error']:.2f}"),
-        *((f"microseconds per event, {ranks} ranks", f"{1e6 * cost:.1f}") for ranks, cost in costs.items()),
-        (f"seconds for {ranks} ranks, {TASKS} tasks each, {steps} steps", f"{seconds:.0f}"),
-    ]
+    rows = [(f"microseconds per event, {ranks} ranks", f"{1e6 * cost:.1f}") for ranks, cost in costs.items()]
+    return Part(figures, {"event_seconds": costs}, rows)
+
+
+def large(quick: bool, seed: int) -> Part:
+    ranks, steps = (64, 1) if quick else (1024, 3)
+    seconds = play_large(ranks, steps, seed)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = [(f"seconds for {ranks} ranks, {TASKS} tasks each, {steps} steps", f"{seconds:.0f}")]
+    return Part({"large_seconds": seconds}, {"large": [ranks, steps], "peak_kib": peak}, rows)
+
+
+def real(quick: bool, seed: int) -> Part:
+    from clocks_support.real import compare
+
+    figures, record, rows = compare(quick=quick, seed=seed)
+    return Part(figures, record, rows)
+
+
+PARTS: dict[str, Callable[[bool, int], Part]] = {
+    "emulated": emulated,
+    "decisions": decisions,
+    "large": large,
+    "real": real,
+}
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument(
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        help="measure only these; the others' results stay as they are in the result file",
+    )
+    options = made.parse_args()
+    parts = {} if options.quick else earlier()
+    rows: list[tuple[str, str]] = []
+    for name in options.parts:
+        started = machine()
+        figures, record, told = PARTS[name](options.quick, options.seed)
+        parts[name] = {"machine": started, "seed": options.seed, "figures": figures, **record}
+        rows += told
     print(table(("", ""), rows))
-    record = {"label": "L1, L2", "machine": started, "cases": cases, "event_seconds": costs, "large": [ranks, steps]}
-    finish("clocks", figures=figures, record=record, options=options)
+    found = {key: value for name in PARTS if name in parts for key, value in parts[name]["figures"].items()}
+    finish("clocks", figures=found, record={"label": "L0, L1, L2", "parts": parts}, options=options)
+
+
+def earlier() -> dict[str, Any]:
+    """The parts in the result file."""
+    path = RESULTS / "clocks.json"
+    return dict(json.loads(path.read_text()).get("parts", {})) if path.exists() else {}
 
 
 if __name__ == "__main__":

@@ -42,9 +42,15 @@ class Visited(ModelledEngine):
         return finished
 
 
-def rank(kv_tokens=10_000, host_tokens=0, max_batch=8, **options):
+def rank(kv_tokens=10_000, host_tokens=0, max_batch=8, costs=COSTS, shares_prompts="all", **options):
     cluster = Cluster(
-        name="test", about="", kv_tokens=kv_tokens, host_tokens=host_tokens, max_batch=max_batch, costs=COSTS
+        name="test",
+        about="",
+        kv_tokens=kv_tokens,
+        host_tokens=host_tokens,
+        max_batch=max_batch,
+        shares_prompts=shares_prompts,
+        costs=costs,
     )
     return Visited(cluster, **options)
 
@@ -82,6 +88,29 @@ def test_one_turn_costs_what_the_model_says():
     assert finished[0].sampled.counts == ((0, 10),)
     assert spent["prefill"] == pytest.approx(COSTS.prefill(100, 0))
     assert spent["decode"] == pytest.approx(sum(COSTS.decode_step(1, 100 + step) for step in range(10)))
+
+
+def test_visits_turns_and_passes_that_prefill_joins_cost_what_they_are_said_to():
+    engine = rank(costs=COSTS.model_copy(update={"visit": 3.0, "join": 7.0, "turn": 11.0}))
+    engine.submit([turn(member(0), context=100, output=8), turn(member(1), context=100, output=8)])
+    engine.step(max_decode_steps=4)
+    # Two turns enter an idle rank in one pass.
+    tokens = 2 * (COSTS.prefill(100, 0) - COSTS.prefill_base) - (COSTS.prefill(100, 0) - COSTS.prefill(80, 20))
+    assert engine.spent["prefill"] == pytest.approx(COSTS.prefill_base + 2 * 11.0 + tokens)
+    assert engine.spent["decode"] == pytest.approx(3.0 + sum(COSTS.decode_step(2, 200 + 2 * k) for k in range(4)))
+    engine.submit([turn(member(2), context=100, output=8)])
+    engine.step(max_decode_steps=4)
+    # A third one joins them.
+    alone = COSTS.prefill(80, 20) - COSTS.prefill_base
+    assert engine.spent["prefill"] == pytest.approx(7.0 + 11.0 + alone)
+
+
+def test_an_engine_that_shares_prompts_in_groups_only_computes_them_for_each_group():
+    for shares_prompts, reused in (("all", 20), ("group", 0)):
+        engine = rank(shares_prompts=shares_prompts)
+        engine.submit([turn(member(0)), turn(member(1))])
+        play(engine)
+        assert engine.stats().prefilled == 200 - reused
 
 
 @given(

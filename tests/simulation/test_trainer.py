@@ -237,3 +237,13 @@ def test_micro_batches_keep_all_ranks_busy_and_hold_no_more_than_they_may():
     # One sequence is never divided.
     assert micro_batches([20, 3], ranks=1, most=10) == (20, 3)
     assert micro_batches([], ranks=2, most=10) == ()
+
+
+def test_long_contexts_take_longer_by_what_their_tokens_attend_to():
+    costs = COSTS.model_copy(update={"training_attention": 0.01})
+    assert costs.training_tokens(101) == pytest.approx(101 + 0.01 * 101 * 50, abs=0.5)
+    trainer = ModelledTrainer(
+        CLUSTER.model_copy(update={"costs": costs}), ranks=1, reference=False, colocated=False, pipelining="full"
+    )
+    trainer.step(step=1, groups=(group(0, 101, 1),))
+    assert trainer.spent["actor"] == pytest.approx(costs.actor(costs.training_tokens(101) + 1))

@@ -22,7 +22,7 @@ from springtide.launch.chats import Chat
 from springtide.launch.checkpoints import RunCheckpoints
 from springtide.launch.lanes import lane_threads, start_lane
 from springtide.launch.preparation import Preparation, open_source
-from springtide.policy.device import configure_heap, return_freed_memory
+from springtide.policy.device import kept_heap
 from springtide.ports.executor import Executor
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.executor import ThreadExecutor
@@ -52,7 +52,7 @@ def train(
     `view` is shown every change of the run's status. SpringtideError for everything that a user can mend; whatever is
     raised, the folder can be resumed.
     """
-    with _heap(), _board(recipe, folder, view) as board:
+    with kept_heap(), _board(recipe, folder, view) as board:
         result = asyncio.run(Run(recipe, folder, board, customize=customize).drive())
         write_report(folder, result)
         return result
@@ -64,18 +64,8 @@ def sft(*, recipe: Recipe, folder: RunFolder, chats: Sequence[Chat] | None = Non
     Leaves checkpoint 0, which can be exported, or trained further by reinforcement learning by resuming the run. Where
     the chats are from is in the folder's `info.chats`, so that a run that was interrupted before imitates the same.
     """
-    with _heap(), _board(recipe, folder, view) as board:
+    with kept_heap(), _board(recipe, folder, view) as board:
         asyncio.run(Run(recipe, folder, board, chats=chats).imitate())
-
-
-@contextlib.contextmanager
-def _heap() -> Iterator[None]:
-    """Freed memory stays with the process while a run lasts, and no longer: a process may make many."""
-    configure_heap()
-    try:
-        yield
-    finally:
-        return_freed_memory()
 
 
 @contextlib.contextmanager

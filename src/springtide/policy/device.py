@@ -6,7 +6,8 @@ once, from inside the lane, and leaves other lanes alone.
 
 import ctypes
 import inspect
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -91,6 +92,16 @@ def configure_heap() -> None:
 def return_freed_memory() -> None:
     """Have glibc give back to the system what is free in its heaps; without effect under another C library."""
     _c_library("malloc_trim", 0)
+
+
+@contextmanager
+def kept_heap() -> Iterator[None]:
+    """Freed memory stays with the process while a run lasts, and no longer: a process may make many."""
+    configure_heap()
+    try:
+        yield
+    finally:
+        return_freed_memory()
 
 
 def _c_library(name: str, *arguments: int) -> None:

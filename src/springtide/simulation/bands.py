@@ -17,10 +17,10 @@ NOTABLE = 0.01
 """A change by a smaller share of the goodput is not remarked upon."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "prefill": ("prefill_base", "prefill_token", "prefill_attention"),
-    "decode": ("decode_base", "decode_sequence", "decode_context"),
+    "prefill": ("prefill_base", "prefill_token", "prefill_attention", "join", "turn"),
+    "decode": ("decode_base", "decode_sequence", "decode_context", "visit"),
     "reload": ("reload_base", "reload_token"),
-    "training": ("reference_token", "forward_token", "backward_token", "optimizer"),
+    "training": ("reference_token", "forward_token", "backward_token", "training_attention", "optimizer"),
     "publish": ("publish",),
     "swap": ("swap",),
     "role_switch": ("role_switch",),

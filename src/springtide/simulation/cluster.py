@@ -2,12 +2,14 @@
 
 import tomllib
 from importlib import resources
+from typing import Literal
 
 from pydantic import Field
 
 from springtide.core.errors import UsageError
 from springtide.scheduling.config import StrictModel
 from springtide.scheduling.costs import ServiceCosts
+from springtide.simulation.contention import Contention
 
 CLUSTERS = "clusters"
 
@@ -23,6 +25,10 @@ class Cluster(StrictModel):
     max_batch: int = Field(256, ge=1, description="Sequences that a rank decodes together at most.")
     environment_slots: int = Field(1024, ge=1, description="Environments at the same time, of the whole cluster.")
     micro_batch_tokens: int = Field(32768, ge=1, description="Tokens per micro-batch of a training rank.")
+    shares_prompts: Literal["all", "group"] = Field(
+        "all", description="Whether episodes of other groups have use of the KV of what all prompts begin with."
+    )
+    contention: Contention | None = Field(None, description="Where ranks in rollout and in training share cores.")
     costs: ServiceCosts
 
 

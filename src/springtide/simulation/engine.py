@@ -50,6 +50,7 @@ class ModelledEngine:
         self._now = now
         self._evicts: Literal["warm", "cold"] = evicts
         self._gap = gap
+        self._shares_all = cluster.shares_prompts == "all"
         self._memory = KvMemory(capacity=cluster.kv_tokens, host=cluster.host_tokens)
         self.capabilities = EngineCapabilities(
             owns_residency=True,
@@ -89,6 +90,8 @@ class ModelledEngine:
         self.spent, self._elapsed = {}, 0.0
         end = self._steps + max_decode_steps
         finished: list[Finished] = []
+        if self.has_work():
+            self._spend("decode", self._costs.visit)
         while self._steps < end and not finished:
             self._admit()
             if self._batch:
@@ -218,8 +221,8 @@ class ModelledEngine:
                 break
             self._queue.popleft()
             computes |= self._start(session, request, begin)
-        if computes and not decoding:
-            self._spend("prefill", self._costs.prefill_base)
+        if computes:
+            self._spend("prefill", self._costs.join if decoding else self._costs.prefill_base)
 
     def _start(self, session: Session, request: ModelledRequest, begin: float) -> bool:
         """A turn for which there is room enters, or its reload begins. Whether anything had to be computed."""
@@ -250,15 +253,16 @@ class ModelledEngine:
             held = min(kv, request.reusable)
             session.versions.truncate(held)
         else:
-            held = self._memory.shared(
-                member, prefix=min(request.prefix, request.context), shared=request.shared, version=version
-            )
+            prefix, shared = min(request.prefix, request.context), request.shared if self._shares_all else 0
+            held = self._memory.shared(member, prefix=prefix, shared=shared, version=version)
             session.versions.extend(held, version)
         lost = max(0, represented - held)
         fresh = request.context - held - lost
         self._counts["reused"] += min(held, represented)
         self._counts["reprefilled"] += lost
         self._counts["prefilled"] += fresh
+        if lost + fresh:
+            self._spend("prefill", self._costs.turn)
         self._compute("recompute", lost, held)
         self._compute("prefill", fresh, held + lost)
         session.versions.extend(request.context - held, version)

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from springtide.simulation.contention import CoreSharing
 from springtide.telemetry.ledger import Ledger
 
 T = TypeVar("T")
@@ -18,12 +19,16 @@ Watch = Callable[[str, str, float | Mapping[str, float]], None]
 
 
 class InlineExecutor:
-    """Implements the Executor port. What work costs is booked as on the wall clock."""
+    """Implements the Executor port. What work costs is booked as on the wall clock; with `sharing` it takes longer
+    while others compute."""
 
-    def __init__(self, cost: Cost, ledger: Ledger, *, watch: Watch | None = None) -> None:
+    def __init__(
+        self, cost: Cost, ledger: Ledger, *, watch: Watch | None = None, sharing: CoreSharing | None = None
+    ) -> None:
         self._cost = cost
         self._ledger = ledger
         self._watch = watch
+        self._sharing = sharing
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:
@@ -37,10 +42,19 @@ class InlineExecutor:
                 cost = self._cost(lane, name)
                 if self._watch is not None:
                     self._watch(lane, name, cost)
-                await asyncio.sleep(cost if isinstance(cost, float | int) else sum(cost.values()))
+                seconds = cost if isinstance(cost, float | int) else sum(cost.values())
+                longer = await self._spend(lane, seconds)
             if isinstance(cost, Mapping):
-                books.split(name, cost)
+                books.split(name, {part: longer * spent for part, spent in cost.items()})
             return result
+
+    async def _spend(self, lane: str, seconds: float) -> float:
+        """By what factor it took longer than `seconds`."""
+        if self._sharing is None:
+            await asyncio.sleep(seconds)
+            return 1.0
+        taken = await self._sharing.spend(lane, seconds)
+        return taken / seconds if seconds > 0 else 1.0
 
     async def close(self) -> None:
         """Nothing to free."""

@@ -18,6 +18,7 @@ from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import Event, Published
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.scheduler import Scheduler
+from springtide.simulation.contention import CoreSharing
 from springtide.simulation.executor import Cost, InlineExecutor, Watch
 from springtide.telemetry.ledger import Ledger
 
@@ -52,8 +53,10 @@ class Turns(InlineExecutor):
     An observer of the controller, too.
     """
 
-    def __init__(self, cost: Cost, ledger: Ledger, *, watch: Watch | None = None) -> None:
-        super().__init__(cost, ledger, watch=watch)
+    def __init__(
+        self, cost: Cost, ledger: Ledger, *, watch: Watch | None = None, sharing: CoreSharing | None = None
+    ) -> None:
+        super().__init__(cost, ledger, watch=watch, sharing=sharing)
         self._rollout = asyncio.Event()
 
     async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:

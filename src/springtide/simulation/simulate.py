@@ -12,6 +12,7 @@ from springtide.core.errors import UsageError
 from springtide.core.group import Group
 from springtide.core.trajectory import Trajectory
 from springtide.ports.engine import Engine, EngineStats
+from springtide.ports.executor import Executor
 from springtide.ports.journal import Journal
 from springtide.ports.trainer import StepReport
 from springtide.runtime.admission import Admission
@@ -36,23 +37,18 @@ from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
 from springtide.scheduling.scheduler import Scheduler
-from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.engine import ModelledEngine
-from springtide.simulation.executor import InlineExecutor
 from springtide.simulation.multi_version import VersionedDispatch, VersionedEngine
 from springtide.simulation.over_provision import OverProvision, Turns
-from springtide.simulation.player import ScriptedPlayer
 from springtide.simulation.script import Scripts
+from springtide.simulation.stack import SWITCH, ModelledStack, Stack
 from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks, no_evaluator
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
-from springtide.simulation.trainer import ModelledTrainer
 from springtide.simulation.virtual_loop import run_virtual
 from springtide.simulation.workload import Workload
 from springtide.telemetry.ledger import Ledger
 
-SWITCH = "role_switch"
 REFRESH_CHUNK = 1024
 """Tokens refreshed at a time: less than a visit's decode steps take."""
 
@@ -135,9 +131,11 @@ class Simulation:
         policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
         splitter: Callable[[Rates], Splitter] | None = None,
         journal: Journal | None = None,
+        stack: Stack | None = None,
         scheduling: Mapping[str, Any] | None = None,
     ) -> None:
-        """`policy` makes each rank's policy of retention, `splitter` that of elasticity, instead of the strategy's."""
+        """`policy` makes each rank's policy of retention, `splitter` that of elasticity, instead of the strategy's;
+        `stack` is what the run is played on, if not modelled ranks."""
         moves = splitter is not None or elastic(strategy)
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if moves else cluster.ranks)
         _refuse(strategy, cluster, rollout, moves=moves)
@@ -145,22 +143,17 @@ class Simulation:
         self._policy = policy
         self._splitter = splitter or (Elasticity if moves else None)
         self._warm = warm_steps
-        self._timeline = timeline
-        self._colocated = rollout == cluster.ranks
-        training = cluster.ranks if self._colocated else cluster.ranks - rollout
-        self.trainer = ModelledTrainer(
+        colocated = rollout == cluster.ranks
+        self._stack: Stack = stack or ModelledStack(
             cluster,
-            ranks=training,
-            reference=strategy.reference,
-            colocated=self._colocated,
-            pipelining=strategy.pipelining,
+            strategy,
+            engines=cluster.ranks - 1 if moves else rollout,
+            training=cluster.ranks if colocated else cluster.ranks - rollout,
+            colocated=colocated,
             updates=workload.updates_per_step,
-            now=_now,
+            timeline=timeline,
         )
-        engines = cluster.ranks - 1 if moves else rollout
-        kind = VersionedEngine if strategy.versions == "own" else ModelledEngine
-        self.engines = [kind(cluster, now=_now, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)]
-        self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
+        self.trainer, self.engines = self._stack.trainer, self._stack.engines
         self._cluster = cluster
         self._rollout = rollout
         self._switching: set[asyncio.Future[None]] = set()
@@ -173,7 +166,7 @@ class Simulation:
             group_size=workload.group_size,
             steps=warm_steps + steps,
             staleness=strategy.staleness,
-            max_concurrent=min(_most_concurrent(strategy, engines), cluster.environment_slots),
+            max_concurrent=min(_most_concurrent(strategy, len(self.engines)), cluster.environment_slots),
             batchwise=strategy.batchwise,
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
@@ -181,19 +174,21 @@ class Simulation:
     async def main(self) -> Outcomes:
         clock = LoopClock()
         ledger = Ledger(clock.now)
-        for lane in ("journal", "trainer", *self._lanes):
+        for lane in ("journal", "trainer", *lanes(len(self.engines))):
             ledger.lane(lane).wait_for("start")
-        watch = None if self._timeline is None else self._timeline.watch(clock.now)
-        kind = Turns if self._strategy.surplus > 1 else InlineExecutor
-        executor = kind(self._cost, ledger, watch=watch)
+        executor = self._stack.executor(ledger, clock.now)
         steps = Steps(clock.now, ledger.seconds)
         dispatch = self._dispatch(executor, clock, ledger)
         controller = self._controller(clock, ledger, executor, dispatch, steps)
         self._set_up_policies(controller, dispatch, clock)
-        await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
-        return self._outcomes(steps, ledger, dispatch.stats)
+        begun = clock.now()
+        try:
+            await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
+        finally:
+            await executor.close()
+        return self._outcomes([end - begun for end in steps.ends], steps, ledger, dispatch.stats)
 
-    def _dispatch(self, executor: InlineExecutor, clock: LoopClock, ledger: Ledger) -> Dispatch:
+    def _dispatch(self, executor: Executor, clock: LoopClock, ledger: Ledger) -> Dispatch:
         decode_steps = self._strategy.decode_steps
         if self._strategy.versions == "own":
             return VersionedDispatch(
@@ -221,10 +216,9 @@ class Simulation:
         return Scheduler(self._config, milestones)
 
     def _controller(
-        self, clock: LoopClock, ledger: Ledger, executor: InlineExecutor, dispatch: Dispatch, steps: Steps
+        self, clock: LoopClock, ledger: Ledger, executor: Executor, dispatch: Dispatch, steps: Steps
     ) -> Controller:
-        barrier = TurnBarrier() if self._strategy.turnwise else None
-        player = ScriptedPlayer(scripts=self._scripts, sampler=dispatch, clock=clock, barrier=barrier)
+        player = self._stack.player(scripts=self._scripts, sampler=dispatch, clock=clock)
         steps.split = lambda: dispatch.rollout_ranks
         observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
         if isinstance(executor, Turns):
@@ -274,11 +268,11 @@ class Simulation:
                 post=controller.post,
             )
 
-    def _move_ranks(self, dispatch: Dispatch, executor: InlineExecutor, rollout: int) -> None:
+    def _move_ranks(self, dispatch: Dispatch, executor: Executor, rollout: int) -> None:
         """Ranks that join the rollout, and the trainer as a whole, are away until they have changed."""
         joining = range(dispatch.rollout_ranks, rollout)
         dispatch.roll_out_on(rollout)
-        self.trainer.resize(self._cluster.ranks - rollout)
+        self._stack.resize(self._cluster.ranks - rollout)
         for number in joining:
             lane = lanes(len(self.engines))[number]
             task = asyncio.ensure_future(executor.run(lane, lambda: None, name=SWITCH))
@@ -301,23 +295,14 @@ class Simulation:
             decode_steps=self._strategy.decode_steps,
         )
 
-    def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
-        if name == "load_weights":
-            return self._cluster.costs.publish
-        if name == SWITCH:
-            return self._cluster.costs.role_switch
-        if lane == "trainer":
-            return self.trainer.spent if name == "train" else 0.0
-        return self._lanes[lane].spent if name in ("generate", "refresh") else 0.0
-
-    def _outcomes(self, steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
-        begin = steps.ends[self._warm - 1] if self._warm else 0.0
-        seconds = steps.ends[-1] - begin
+    def _outcomes(self, ends: list[float], steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
+        begin = ends[self._warm - 1] if self._warm else 0.0
+        seconds = ends[-1] - begin
         groups = self._workload.groups_per_step
         return Outcomes(
             goodput=sum(steps.tokens[self._warm :]) / seconds,
             seconds=seconds,
-            step_ends=tuple(steps.ends),
+            step_ends=tuple(ends),
             trained_tokens=tuple(steps.tokens),
             staleness=tuple(steps.staleness[self._warm * groups :]),
             splits=tuple(steps.splits),
@@ -362,11 +347,6 @@ def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
 
 def _most_concurrent(strategy: Strategy, ranks: int) -> int:
     return strategy.concurrency_per_rank * ranks if strategy.admission == "fixed" else sys.maxsize
-
-
-def _now() -> float:
-    """On the loop of the simulation that is running."""
-    return asyncio.get_running_loop().time()
 
 
 def simulate(

@@ -93,20 +93,28 @@ class ModelledTrainer:
 
     def _busiest(self, groups: Sequence[Group]) -> int:
         """Tokens of the rank that has most of them."""
-        return max(dealt((length for group in groups for length in _lengths(group)), self._ranks))
+        return max(dealt((length for group in groups for length in self._lengths(group)), self._ranks))
 
     def _pipelined(self, pipeline: Pipeline, groups: Sequence[Group]) -> dict[str, float]:
         """A group that was not announced is ready now."""
         now = self._now()
         most = self._cluster.micro_batch_tokens
         arrivals = [
-            (self._ready.pop(group.id, now), micro_batches(_lengths(group), ranks=self._ranks, most=most))
+            (self._ready.pop(group.id, now), micro_batches(self._lengths(group), ranks=self._ranks, most=most))
             for group in groups
         ]
         done = pipeline.step(arrivals, self._updates)
         spent = booked(done, now, optimizer=self._updates * self._costs.optimizer)
         pipeline.occupy(now + math.fsum(spent.values()))
         return spent
+
+    def _lengths(self, group: Group) -> list[int]:
+        """Of the sequences, in tokens without context."""
+        lengths: list[int] = []
+        for member in group.valid_members:
+            assert isinstance(member, ModelledTrajectory)
+            lengths += member.lengths
+        return [self._costs.training_tokens(length) for length in lengths]
 
     def publish(self) -> str:
         """The ranks send weights until all others serve them."""
@@ -130,14 +138,6 @@ def booked(done: Schedule, now: float, *, optimizer: float) -> dict[str, float]:
     spent["optimizer"] = optimizer
     left = max(0.0, done.finish - now) + optimizer
     return spent | {"rollout": left - sum(spent.values())}
-
-
-def _lengths(group: Group) -> list[int]:
-    lengths: list[int] = []
-    for member in group.valid_members:
-        assert isinstance(member, ModelledTrajectory)
-        lengths += member.lengths
-    return lengths
 
 
 def _flat(group: Group) -> bool:

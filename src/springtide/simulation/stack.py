@@ -1,0 +1,111 @@
+"""What a run of scripts is played on: engines, a trainer, an executor and a player. Here: modelled ones.
+
+`launch/scripted.py` has real ones. Everything else of the run is the same for both.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from springtide.ports.clock import Clock
+from springtide.ports.engine import Engine
+from springtide.ports.executor import Executor
+from springtide.ports.sampler import Sampler
+from springtide.ports.trainer import Trainer
+from springtide.rollout.episode import EpisodePlayer
+from springtide.runtime.dispatch import lanes
+from springtide.simulation.barrier import TurnBarrier
+from springtide.simulation.cluster import Cluster
+from springtide.simulation.contention import CoreSharing
+from springtide.simulation.engine import ModelledEngine
+from springtide.simulation.executor import InlineExecutor
+from springtide.simulation.multi_version import VersionedEngine
+from springtide.simulation.over_provision import Turns
+from springtide.simulation.player import ScriptedPlayer
+from springtide.simulation.script import Scripts
+from springtide.simulation.strategy import Strategy
+from springtide.simulation.timeline import Timeline
+from springtide.simulation.trainer import ModelledTrainer
+from springtide.telemetry.ledger import Ledger
+
+SWITCH = "role_switch"
+"""The work of a rank that changes between rollout and training."""
+
+
+class Stack(Protocol):
+    """`executor` and `player` are asked for once, on the loop of the run."""
+
+    @property
+    def engines(self) -> Sequence[Engine]: ...
+
+    @property
+    def trainer(self) -> Trainer: ...
+
+    def executor(self, ledger: Ledger, now: Callable[[], float]) -> Executor: ...
+
+    def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> EpisodePlayer: ...
+
+    def resize(self, training: int) -> None:
+        """From now on so many ranks train."""
+        ...
+
+
+class ModelledStack:
+    """`engines` ranks that can roll out, and `training` that train. `colocated`: these are the same. `updates`: of the
+    optimizer, per train step."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        strategy: Strategy,
+        *,
+        engines: int,
+        training: int,
+        colocated: bool,
+        updates: int = 1,
+        timeline: Timeline | None = None,
+    ) -> None:
+        self._cluster, self._strategy, self._timeline = cluster, strategy, timeline
+        self.trainer = ModelledTrainer(
+            cluster,
+            ranks=training,
+            reference=strategy.reference,
+            colocated=colocated,
+            pipelining=strategy.pipelining,
+            updates=updates,
+            now=loop_time,
+        )
+        kind = VersionedEngine if strategy.versions == "own" else ModelledEngine
+        self.engines = [
+            kind(cluster, now=loop_time, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)
+        ]
+        self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
+
+    def executor(self, ledger: Ledger, now: Callable[[], float]) -> InlineExecutor:
+        watch = None if self._timeline is None else self._timeline.watch(now)
+        sharing = None
+        if self._cluster.contention is not None:
+            sharing = CoreSharing(self._cluster.contention, now)
+        kind = Turns if self._strategy.surplus > 1 else InlineExecutor
+        return kind(self._cost, ledger, watch=watch, sharing=sharing)
+
+    def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> ScriptedPlayer:
+        barrier = TurnBarrier() if self._strategy.turnwise else None
+        return ScriptedPlayer(scripts=scripts, sampler=sampler, clock=clock, barrier=barrier)
+
+    def resize(self, training: int) -> None:
+        self.trainer.resize(training)
+
+    def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
+        if name == "load_weights":
+            return self._cluster.costs.publish
+        if name == SWITCH:
+            return self._cluster.costs.role_switch
+        if lane == "trainer":
+            return self.trainer.spent if name == "train" else 0.0
+        return self._lanes[lane].spent if lane in self._lanes and name in ("generate", "refresh") else 0.0
+
+
+def loop_time() -> float:
+    """On the loop of the run."""
+    return asyncio.get_running_loop().time()
