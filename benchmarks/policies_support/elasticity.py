@@ -65,8 +65,9 @@ def settled(done: Outcomes, change: int, best: int) -> int:
 
 
 def changes() -> dict[str, dict[str, Any]]:
-    """What is different from the planned step on. Longer outputs are not in the plan: for longer latencies, more
-    episodes in flight make up without a change of the split."""
+    """What is different from the planned step on. Longer outputs are not in the plan.
+
+    They are here because more episodes in flight make up for longer latencies, without a change of the split."""
     factor = PLAN["elasticity"]["change"]["latency_factor"]
     return {"latency": {"change_latency": factor}, "output": {"change_output": factor}}
 
