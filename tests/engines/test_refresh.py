@@ -177,7 +177,7 @@ def keys_and_values(player: TorchEngine, session: Session, tokens: int) -> list[
     return [planes[:, :, :tokens] for planes in session.host]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(actions=ACTIONS, capacity=st.sampled_from([256, 1024]))
 def test_what_is_tagged_with_a_version_is_what_that_version_computes(
     actions: list[tuple[str, int, int]], capacity: int
@@ -203,6 +203,7 @@ def test_what_is_tagged_with_a_version_is_what_that_version_computes(
                 turns[which] += 1
                 busy.discard(which)
         elif kind == "update":
+            _check_tags(player, number)
             number += 1
             load(player, number)
         elif kind == "refresh":
@@ -214,7 +215,7 @@ def test_what_is_tagged_with_a_version_is_what_that_version_computes(
         elif kind == "cancel" and index in busy:
             player.cancel(member)
             busy.discard(index)
-        _check_tags(player, number)
+    _check_tags(player, number)
 
 
 def _check_tags(player: TorchEngine, number: int) -> None:
