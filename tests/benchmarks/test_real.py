@@ -16,6 +16,7 @@ def outcomes(seconds, ledger):
         staleness=(),
         splits=(),
         ledger=ledger,
+        step_ledgers=(),
         stats=EngineStats(),
     )
 
