@@ -1,7 +1,5 @@
 """Does an agent learn as well when KV is kept, or refreshed, over weight updates as when it is computed again?
 
-    python benchmarks/retention_parity.py --json
-
 For each seed: sync, and async (K = 1) with KV recomputed, kept and refreshed; equal samples, tasks, warm start and
 evaluation. The task is the word game with replies that take about a tenth of a second, so that episodes pause while
 weights change. Arms take turns seed by seed; all are evaluated on the same held-out tasks at temperature 1 (L0).
@@ -15,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.report import finish, machine, parser, say, table
+from common.report import machine, say, table
 from springtide.config import Recipe
 from springtide.evaluation.count import Count, pooled
 from springtide.evaluation.statistics import wilson
@@ -24,7 +22,7 @@ from springtide.recipe import dump_recipe, load_recipe
 from springtide.telemetry.jsonl import read_metrics, series
 from springtide.telemetry.run_folder import RunFolder
 
-ENVIRONMENT = Path(__file__).resolve().parent / "parity_support" / "paced_words.py:PacedWords"
+ENVIRONMENT = Path(__file__).resolve().parent / "paced_words.py:PacedWords"
 TASKS = 512
 """Held-out tasks of each run."""
 
@@ -101,6 +99,7 @@ def _mean(records: Sequence[Any], name: str) -> float:
 
 def parity(options: argparse.Namespace) -> dict[str, Any]:
     """All arms of all seeds. `figures`: per arm what its seeds came to together; `runs`: each."""
+    started = machine()
     seeds = range(options.seed, options.seed + (1 if options.quick else 3))
     runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
     with tempfile.TemporaryDirectory() as scratch:
@@ -110,8 +109,8 @@ def parity(options: argparse.Namespace) -> dict[str, Any]:
                 runs[arm].append(one)
                 say(f"seed {seed}, {arm}: {shown(one['before'])}, then {shown(one['after'])}, {one['seconds']:.0f} s")
     reference = interval(pooled(one["after"] for one in runs["sync"]))
-    figures = {arm: summary(each, reference) for arm, each in runs.items()}
-    return {"figures": figures, "runs": plain(runs)}
+    found = {arm: summary(each, reference) for arm, each in runs.items()}
+    return {"figures": {"learning_parity": found}, "machine": started, "runs": plain(runs)}
 
 
 def summary(runs: Sequence[dict[str, Any]], reference: tuple[float, float]) -> dict[str, Any]:
@@ -164,10 +163,10 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def report(figures: dict[str, Any], runs: dict[str, Any]) -> str:
+def report(part: dict[str, Any]) -> str:
     """The table."""
-    rows = []
-    for arm, found in figures.items():
+    rows, runs = [], part["runs"]
+    for arm, found in part["figures"]["learning_parity"].items():
         low, high = found["interval"]
         kl, difference = found["engine/probe_kl"], found["engine/probe_difference"]
         rows.append(
@@ -188,15 +187,3 @@ def report(figures: dict[str, Any], runs: dict[str, Any]) -> str:
         )
     header = ["arm", "success", "95 % interval", "each seed", "within sync's", "ESS", "behaviour KL"]
     return table([*header, "over old KV", "probe KL", "probe |d|", "hit rate", "refreshed"], rows)
-
-
-def main() -> None:
-    options = parser(__doc__).parse_args()
-    found = parity(options)
-    print(report(found["figures"], found["runs"]))
-    record = {"machine": machine(), "runs": found["runs"]}
-    finish("retention_parity", figures=found["figures"], record=record, options=options)
-
-
-if __name__ == "__main__":
-    main()
