@@ -10,7 +10,7 @@ from policies_support.plan import OURS, PLAN, RUN, changed
 from policies_support.splits import Known, Planned
 from springtide.simulation.cluster import Cluster, cluster
 from springtide.simulation.simulate import Outcomes
-from springtide.simulation.workload import Workload, preset
+from springtide.simulation.workload import preset
 
 EMPTY = ("training", "admission", "role_switch")
 """Bins of a rank in rollout that has no episodes, or is on its way there."""
@@ -88,7 +88,7 @@ def shock(bench: Bench, entry: dict[str, str], change: dict[str, Any], *, groups
         )[0],
     }
     for gain in GAINS:
-        planner = _planner(work, hardware, gain)
+        planner = Planned(gain, 1, hardware.costs.role_switch)
         moving[f"planner, gain {gain:g}"] = bench.runs(work, hardware, [OURS], splitter=planner)[0]
     found = _found(bench, hardware, at, static, moving, known.splits[-1])
     say(
@@ -96,10 +96,6 @@ def shock(bench: Bench, entry: dict[str, str], change: dict[str, Any], *, groups
         f"{found['settle_steps']:g} steps, best static splits {known.splits[0]} and then {known.splits[-1]}"
     )
     return found | {"best_static_before": known.splits[0], "best_static_after": known.splits[-1]}
-
-
-def _planner(work: Workload, hardware: Cluster, gain: float) -> Planned:
-    return Planned(gain, 1, hardware.costs.role_switch, work.groups_per_step * work.group_size)
 
 
 def _oracle(static: dict[int, list[Outcomes]], change: int) -> Known:

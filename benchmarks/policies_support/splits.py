@@ -19,14 +19,13 @@ class Planner:
     """Moves to the best split when what it gains until the next plan is worth more than moving costs, and at least a
     share `gain` of the throughput: Libra's rule (arXiv 2606.03077), with our rates as its model.
 
-    `every`: versions from plan to plan. `cost`: seconds. `batch`: episodes of a step.
+    `every`: versions from plan to plan. `cost`: seconds.
     """
 
     rates: Rates
     gain: float
     every: int
     cost: float
-    batch: int
     _asked: int = field(default=0, init=False)
     _quiet: int = field(default=0, init=False)
 
@@ -43,7 +42,7 @@ class Planner:
             return rollout
         best = max(splits, key=lambda split: (rate[split], -abs(split - rollout)))
         gain = rate[best] / rate[rollout] - 1
-        saved = self.every * self.batch * (1 / rate[rollout] - 1 / rate[best])
+        saved = self.every * demand.batch * (1 / rate[rollout] - 1 / rate[best])
         if gain < self.gain or saved <= self.cost:
             return rollout
         self._quiet = COOLDOWN
@@ -56,10 +55,9 @@ class Planned(NamedTuple):
     gain: float
     every: int
     cost: float
-    batch: int
 
     def __call__(self, rates: Rates) -> Planner:
-        return Planner(rates, self.gain, self.every, self.cost, self.batch)
+        return Planner(rates, self.gain, self.every, self.cost)
 
 
 @dataclass

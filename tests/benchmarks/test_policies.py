@@ -161,14 +161,14 @@ SEEN = Readiness(
 
 def test_the_planner_moves_for_a_gain_that_is_worth_its_cost_and_rests():
     rates = Rates(costs=HARDWARE.costs, kv_tokens=HARDWARE.kv_tokens, max_batch=HARDWARE.max_batch)
-    asked = Demand(ranks=8, live=1024, reference=True)
+    asked = Demand(ranks=8, batch=512, live=1024, reference=True)
     best = max(range(1, 8), key=lambda split: rates.throughput(SEEN, split, asked))
-    planner = Planned(gain=0.05, every=2, cost=5.0, batch=512)(rates)
+    planner = Planned(gain=0.05, every=2, cost=5.0)(rates)
     assert planner.split(SEEN, 1, asked) == 1, "it plans at every second version"
     assert planner.split(SEEN, 1, asked) == best
     assert [planner.split(SEEN, 1, asked) for _ in range(4)] == [1, 1, 1, best], "one plan of rest"
     assert planner.split(SEEN, best, asked) == best
-    dear = Planned(gain=0.05, every=1, cost=1e9, batch=512)(rates)
+    dear = Planned(gain=0.05, every=1, cost=1e9)(rates)
     assert dear.split(SEEN, 1, asked) == 1
 
 

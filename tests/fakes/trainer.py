@@ -24,7 +24,7 @@ class FakeTrainer:
     def version(self):
         return PolicyVersion(self.number, self.weights)
 
-    def prepare(self, *, step, group, ready):
+    def prepare(self, *, step, group, ready, idle):
         assert step > self.number
         self.prepared.append((step, group.id))
 

@@ -115,7 +115,7 @@ def test_an_update_begins_when_its_groups_are_there_and_the_one_before_has_ended
     made, clock = trainer("adapter", reference=False, updates=2)
     first, second, third = group(0, 1), group(1, 1), group(2, 1)
     for late, ready in ((first, 0.0), (second, 1.0), (third, 20.0)):
-        made.prepare(step=1, group=late, ready=ready)
+        made.prepare(step=1, group=late, ready=ready, idle=True)
     clock.time = 20.0
     # The first update is the first group, from 0 to 3. The second trains the second group, then waits for the third.
     assert sum(stepped(made, clock, 1, first, second, third).values()) == 3.0 + 0.5
@@ -129,8 +129,8 @@ def test_more_updates_than_groups_are_as_many_as_groups():
 def test_what_was_done_before_the_step_was_full_is_taken_out_of_the_waiting():
     made, clock = trainer("swap")
     first, second = group(0, 2), group(1, 1)
-    made.prepare(step=1, group=first, ready=1.0)
-    made.prepare(step=1, group=second, ready=20.0)
+    made.prepare(step=1, group=first, ready=1.0, idle=True)
+    made.prepare(step=1, group=second, ready=20.0, idle=True)
     clock.time = 20.0
     # The first: swap, 2, swap, 6: from 1 to 10. The second has its reference at hand when it comes, then 1, swap, 3.
     spent = stepped(made, clock, 1, first, second)
@@ -142,12 +142,12 @@ def test_a_step_begins_no_sooner_than_the_one_before_has_ended_and_its_weights_a
     made, clock = trainer("adapter")
     one, two = group(0, 1), group(1, 1)
     assert sum(stepped(made, clock, 1, one).values()) == 4.25
-    made.prepare(step=2, group=two, ready=1.0)
+    made.prepare(step=2, group=two, ready=1.0, idle=True)
     assert sum(stepped(made, clock, 2, two).values()) == 4.25
     made.publish()
     clock.time += 1.0
     three = group(2, 1)
-    made.prepare(step=3, group=three, ready=2.0)
+    made.prepare(step=3, group=three, ready=2.0, idle=True)
     # Sending takes one second more.
     assert sum(stepped(made, clock, 3, three).values()) == 1.0 + 4.25
 
@@ -161,7 +161,7 @@ def test_groups_that_were_never_announced_are_ready_when_the_step_is():
 def test_all_work_may_be_over_before_the_step_is_called():
     made, clock = trainer("adapter")
     one = group(0, 1)
-    made.prepare(step=1, group=one, ready=0.0)
+    made.prepare(step=1, group=one, ready=0.0, idle=True)
     clock.time = 100.0
     assert stepped(made, clock, 1, one) == {
         "reference": 1.0,
@@ -188,7 +188,7 @@ def test_every_second_of_a_pipelined_run_is_in_the_ledger_and_none_is_negative(p
             groups = tuple(group(10 * step + number, 3, 2, 5) for number in range(4))
             for one in groups:
                 await asyncio.sleep(3.0 * step)
-                made.prepare(step=step, group=one, ready=loop.time())
+                made.prepare(step=step, group=one, ready=loop.time(), idle=True)
             await executor.run(
                 "trainer", lambda step=step, groups=groups: made.step(step=step, groups=groups), name="train"
             )
@@ -214,7 +214,7 @@ def test_the_adaptive_trainer_leaves_the_full_batch_where_work_trickles_in():
         groups = [group(10 * step + number, 2, 2) for number in range(6)]
         for one in groups:
             clock.time += 12.0
-            made.prepare(step=step, group=one, ready=clock.time)
+            made.prepare(step=step, group=one, ready=clock.time, idle=True)
         stepped(made, clock, step, *groups)
     assert made.pipeline.modes[-1] != FullBatch()
     assert len(made.pipeline.modes) == 4

@@ -30,10 +30,11 @@ class Trainer(Protocol):
         """Whether the same step on the same groups gives the same weights, bit for bit."""
         ...
 
-    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+    def prepare(self, *, step: int, group: Group, ready: float, idle: bool) -> None:
         """`group`, complete since `ready` (seconds), will be in step `step`: do ahead what does not need the others.
 
-        May come before the step ahead of it is applied, more than once, or not at all; it changes no result.
+        `idle`: no step was being trained then; otherwise the weights of one are waited for, and what is done now delays
+        them. May come before the step ahead of it is applied, more than once, or not at all; it changes no result.
         """
         ...
 

@@ -231,7 +231,8 @@ class Controller:
             case SetDeadline():
                 self._spawn(f"deadline of group {command.group}", partial(self._deadline, command), shown=False)
             case Prepare():
-                prepare = partial(self._prepare, command, self._stash.peek(command.group), self._clock.now())
+                now, idle = self._clock.now(), not self.scheduler.training
+                prepare = partial(self._prepare, command, self._stash.peek(command.group), now, idle)
                 self._spawn(f"prepare group {command.group}", prepare, shown=False)
             case MoveRanks(rollout):
                 assert self._move_ranks is not None
@@ -278,8 +279,8 @@ class Controller:
         reasons = tuple("" if isinstance(member.outcome, Valid) else member.outcome.detail for member in scored)
         self.post(GroupScored(group=group.id, epoch=epoch, rewards=rewards, reasons=reasons), scored)
 
-    async def _prepare(self, command: Prepare, group: Group, ready: float) -> None:
-        prepare = partial(self._trainer.prepare, step=command.step, group=group, ready=ready)
+    async def _prepare(self, command: Prepare, group: Group, ready: float, idle: bool) -> None:
+        prepare = partial(self._trainer.prepare, step=command.step, group=group, ready=ready, idle=idle)
         await self._executor.run("trainer", prepare, name="prepare")
 
     async def _train(self, command: Train) -> None:

@@ -67,7 +67,7 @@ class ModelledTrainer:
             self.pipeline.occupy(self._now() + self._costs.role_switch)
         self.spent = {}
 
-    def prepare(self, *, step: int, group: Group, ready: float) -> None:
+    def prepare(self, *, step: int, group: Group, ready: float, idle: bool) -> None:
         """What is done ahead is worked out at the step: nothing that comes later changes what it would be."""
         self.spent = {}
         self._ready[group.id] = ready

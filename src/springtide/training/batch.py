@@ -18,7 +18,7 @@ class Row:
     """A training sample as arrays of one length: tokens int64, mask bool (trained on), log-probs float32 of the
     behaviour policy and versions int32 (both meaningful where the token was sampled).
 
-    `group` and `member` are places in the step's groups and in the group's members.
+    `group` and `member` are places in the step's groups and in the group's members, `sample` in the member's samples.
     """
 
     tokens: npt.NDArray[np.int64]
@@ -27,6 +27,7 @@ class Row:
     versions: npt.NDArray[np.int32]
     group: int
     member: int
+    sample: int = 0
     advantage: float = 0.0
 
     @property
@@ -52,8 +53,8 @@ class Batch:
         return sum(row.trained_tokens for row in self.rows)
 
 
-def row_from_sample(sample: Sample, *, group: int = 0, member: int = 0) -> Row:
-    """The sample's tuples as arrays."""
+def row_from_sample(sample: Sample, *, group: int = 0, member: int = 0, place: int = 0) -> Row:
+    """The sample's tuples as arrays. `place`: in the member's samples."""
     return Row(
         tokens=np.array(sample.tokens, dtype=np.int64),
         mask=np.array(sample.mask, dtype=np.bool_),
@@ -61,17 +62,18 @@ def row_from_sample(sample: Sample, *, group: int = 0, member: int = 0) -> Row:
         versions=np.array(sample.versions, dtype=np.int32),
         group=group,
         member=member,
+        sample=place,
     )
 
 
 def batch_from_groups(groups: tuple[Group, ...]) -> Batch:
     """All paths of all valid members of `groups`."""
     rows = tuple(
-        row_from_sample(sample, group=g, member=m)
+        row_from_sample(sample, group=g, member=m, place=place)
         for g, group in enumerate(groups)
         for m, trajectory in enumerate(group.members)
         if trajectory.valid
-        for sample in trajectory.samples()
+        for place, sample in enumerate(trajectory.samples())
     )
     return Batch(rows=rows, rewards=tuple(tuple(member.reward for member in group.members) for group in groups))
 

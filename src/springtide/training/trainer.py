@@ -26,7 +26,9 @@ from springtide.training.logprob import Transform, token_logprobs
 from springtide.training.loss import LossOptions, policy_loss
 from springtide.training.metrics import zero_advantage_tokens
 from springtide.training.optimizer import GradientReport, apply_gradients, learning_rate, make_optimizer
-from springtide.training.update import Stages, UpdatePlan, assign_advantages, confine_mask, run_update
+from springtide.training.reference import ReferencePolicy
+from springtide.training.stages import Stages
+from springtide.training.update import UpdatePlan, assign_advantages, confine_mask, run_update
 
 
 class TorchTrainer:
@@ -57,7 +59,7 @@ class TorchTrainer:
         self._compute = dtype if config.compute == "auto" else compute_dtype(config.compute, self._device)
         prepare_for_training(model)
         self._share_prefixes = can_share_prefixes(model)
-        self._reference = _frozen_copy(model) if config.algorithm.kl_coefficient > 0.0 else None
+        self._reference = self._make_reference()
         self._number = 0
         self._version = self._measure()
         self.stages = self._make_stages(transform or Transform())
@@ -75,8 +77,14 @@ class TorchTrainer:
         """
         return self._device.type == "cpu"
 
-    def prepare(self, *, step: int, group: Group, ready: float) -> None:
-        """Nothing is done ahead on one device: it would only take the time from the engine's threads."""
+    def prepare(self, *, step: int, group: Group, ready: float, idle: bool) -> None:
+        """The reference's log-probs, where the trainer would only wait. What is complete while it trains has to wait
+        for the next such moment, or is done in its step."""
+        if self._reference is None:
+            return
+        self._reference.expect(group)
+        if idle:
+            self._reference.catch_up(self.stages)
 
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         """Apply train step `step`, which must be the next one.
@@ -87,9 +95,13 @@ class TorchTrainer:
         no signal.
         """
         assert step == self._number + 1, f"step {step} does not follow version {self._number}"
+        if self._reference is not None:
+            self._reference.compute(groups, self.stages)
         batch, tally = run_update(
             groups, stages=self.stages, model=self.model, reference=self._reference, plan=self._plan()
         )
+        if self._reference is not None:
+            self._reference.forget(groups)
         metrics = tally.metrics(batch, learning_rate=self._rate())
         self._number = step
         self._version = self._measure()
@@ -110,7 +122,7 @@ class TorchTrainer:
         state.write_tensors(folder / state.OPTIMIZER, state.optimizer_tensors(self.model, self._optimizer))
         state.write_tensors(folder / state.RANDOM, random_state(self._device))
         if self._reference is not None:
-            state.write_tensors(folder / state.REFERENCE, state.model_tensors(self._reference))
+            state.write_tensors(folder / state.REFERENCE, state.model_tensors(self._reference.model))
         state.write_index(folder, {"step": self._number, "digest": self._version.digest})
 
     def load(self, folder: Path) -> None:
@@ -121,8 +133,15 @@ class TorchTrainer:
             # A run that branches off with a KL term of its own starts from the weights it branches at.
             reference = folder / state.REFERENCE
             source = reference if reference.exists() else folder / state.MODEL
-            state.set_model_tensors(self._reference, state.read_tensors(source), source=source)
+            state.set_model_tensors(self._reference.model, state.read_tensors(source), source=source)
+            self._reference.forget_all()
         self._version = self._measure()
+
+    def _make_reference(self) -> ReferencePolicy | None:
+        if self.config.algorithm.kl_coefficient == 0.0:
+            return None
+        model, budget = _frozen_copy(self.model), self.config.tokens_per_micro_batch
+        return ReferencePolicy(model, budget=budget, share=self._share_prefixes)
 
     def _make_stages(self, transform: Transform) -> Stages:
         algorithm = self.config.algorithm

@@ -1,19 +1,7 @@
-"""One train step as a row of named stages.
+"""One train step as a row of named stages (stages.py). `run_update` only moves values from stage to stage."""
 
-    tokens     groups -> batch          rows out of trajectories, invalid members left out
-    mask       batch -> batch           which tokens are trained on
-    advantage  batch -> batch           one number per row
-    logprob    model, rows -> log-probs differentiable; also for the proximal and reference policies, without gradient
-    loss       log-probs -> loss        summed over tokens
-    step       gradient -> weights      clip, schedule, AdamW
-
-Every stage but the last is pure, and each can be wrapped by name: a check, a capture or a known fault goes around one
-stage without touching the others. `run_update` only moves values from stage to stage.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -21,31 +9,11 @@ from springtide.core.group import Group
 from springtide.training.advantages import group_advantages
 from springtide.training.batch import Batch, Row, split_by_groups
 from springtide.training.logprob import Logprobs
-from springtide.training.loss import LossInputs, LossTerms
+from springtide.training.loss import LossInputs
 from springtide.training.metrics import Tally
-from springtide.training.optimizer import GradientReport
 from springtide.training.packing import MicroBatch, pack
-
-StageFunction = TypeVar("StageFunction", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stages:
-    """The functions that make up an update, by name."""
-
-    tokens: Callable[[tuple[Group, ...]], Batch]
-    mask: Callable[[Batch], Batch]
-    advantage: Callable[[Batch], Batch]
-    logprob: Callable[[Any, MicroBatch], Logprobs]
-    loss: Callable[[LossInputs], LossTerms]
-    step: Callable[[], GradientReport]
-
-    def wrap(self, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> "Stages":
-        """The same stages with `wrapper(stage)` in the place of stage `name`."""
-        known = [field.name for field in fields(self)]
-        if name not in known:
-            raise ValueError(f"an update has no stage '{name}'; the stages are {', '.join(known)}.")
-        return replace(self, **{name: wrapper(getattr(self, name))})
+from springtide.training.reference import ReferencePolicy
+from springtide.training.stages import Stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,21 +36,22 @@ class UpdatePlan:
 
 
 def run_update(
-    groups: tuple[Group, ...], *, stages: Stages, model: Any, reference: Any | None, plan: UpdatePlan
+    groups: tuple[Group, ...], *, stages: Stages, model: Any, reference: ReferencePolicy | None, plan: UpdatePlan
 ) -> tuple[Batch, Tally]:
     """Apply one train step to `model` in place: one optimizer update per mini-batch that carries any gradient."""
     batch = stages.advantage(stages.mask(stages.tokens(groups)))
     device = next(model.parameters()).device
     parts = split_by_groups(batch.rows, groups=len(groups), parts=plan.mini_batches)
     budget, share = plan.tokens_per_micro_batch, plan.share_prefixes
-    packed = [pack(_moving(part, plan), budget=budget, device=device, share=share) for part in parts]
+    moving = [_moving(part, plan) for part in parts]
+    packed = [pack(rows, budget=budget, device=device, share=share) for rows in moving]
     proximals = [_proximals(micros, stages, model, plan, first=i == 0) for i, micros in enumerate(packed)]
     tally = Tally(device)
-    for part, micros, fixed in zip(parts, packed, proximals, strict=True):
+    for part, rows, micros, fixed in zip(parts, moving, packed, proximals, strict=True):
         denominator = sum(row.trained_tokens for row in part)
         for micro, proximal in zip(micros, fixed, strict=True):
             current = stages.logprob(model, micro)
-            anchor = _reference(micro, stages, reference)
+            anchor = None if reference is None else reference.logprobs(micro, rows, groups, stages)
             terms = stages.loss(_loss_inputs(micro, current=current, proximal=proximal, reference=anchor))
             (terms.total / denominator).backward()  # type: ignore[no-untyped-call]
             tally.add_tokens(terms, current, micro, share=1.0 / (denominator * len(parts)))
@@ -134,13 +103,6 @@ def _is_fresh(micro: MicroBatch, plan: UpdatePlan) -> bool:
 def _as_stored(micro: MicroBatch) -> Logprobs:
     everywhere = torch.ones_like(micro.behaviour, dtype=torch.bool)
     return Logprobs(values=micro.behaviour, entropy=torch.zeros_like(micro.behaviour), inside=everywhere)
-
-
-def _reference(micro: MicroBatch, stages: Stages, reference: Any | None) -> Logprobs | None:
-    if reference is None:
-        return None
-    with torch.no_grad():
-        return stages.logprob(reference, micro)
 
 
 def _loss_inputs(
