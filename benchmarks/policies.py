@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import pipelining
 from common.report import RESULTS, finish, machine, parser, say, table
-from policies_support import ablations, elasticity, presets, retention, worth
+from policies_support import ablations, bounds, elasticity, presets, retention, worth
 from policies_support.bench import Bench
 from policies_support.plan import DEVIATIONS, PLAN, RUN
 
@@ -59,6 +59,13 @@ def run_presets(setting: Setting) -> dict[str, Any]:
         found[entry["workload"]] = presets.compare(bench, entry, groups=groups, splits=not setting.quick)
         setting.keep(found)
     print(table(presets.HEADER, list(presets.rows(found))))
+    return found
+
+
+def run_bounds(setting: Setting) -> dict[str, Any]:
+    entries = setting.entries
+    found = dict(zip([entry["workload"] for entry in entries], setting.pool.map(bounds.bounds, entries), strict=True))
+    print(table(bounds.HEADER, list(bounds.rows(found))))
     return found
 
 
@@ -104,6 +111,7 @@ def run_pipelining(setting: Setting) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[Setting], Any]] = {
+    "bounds": run_bounds,
     "presets": run_presets,
     "shock": run_shock,
     "ablations": run_ablations,
@@ -142,6 +150,8 @@ def figures(parts: dict[str, Any]) -> dict[str, Any]:
         kept = ("bound_fraction", *presets.GROUPS, "binds")
         made["presets"] = {name: {key: one[key] for key in kept} for name, one in found["presets"].items()}
         made["hit_rate"] = min(one["hit_rate"] for one in found["presets"].values())
+    if "presets" in found and "bounds" in found:
+        made["in_order_fraction"] = bounds.in_order_fractions(found["bounds"], found["presets"])
     if "retention" in found:
         hits = retention.hit_rate(found["retention"])
         made |= {} if hits is None else {"hit_rate": hits}

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import policies
-from policies_support import elasticity, retention, worth
+from policies_support import bounds, elasticity, retention, worth
 from policies_support.ablations import shares
 from policies_support.baselines import BASELINES, SWEEP
 from policies_support.bench import Bench, Tuning, interval
@@ -63,6 +63,18 @@ def test_every_baseline_of_the_plan_is_there_and_starts_within_its_settings():
     surplus = next(line for line in BASELINES if line.surplus)
     planned = next(line for line in PLAN["baseline"] if line["name"] == surplus.name)
     assert list(surplus.surplus) == planned["sweep"]["surplus"]
+
+
+def test_where_ranks_are_divided_versions_in_order_are_no_faster_and_turns_lose_nothing_to_rounding():
+    found = {
+        entry["workload"]: bounds.bounds(entry) for entry in PLAN["preset"] if entry["workload"] in ("shop", "swe")
+    }
+    for one in found.values():
+        assert one["turns"] > one["fluid"]
+        assert one["in_order"] < 1.05 * one["staleness"]
+    half = {"swe": {"bound_fraction": {"median": 0.5}}}
+    share = bounds.in_order_fractions(found, half)["swe"]
+    assert share == pytest.approx(0.5 * found["swe"]["staleness"] / found["swe"]["in_order"])
 
 
 def test_retention_has_the_rules_and_settings_of_the_plan():
