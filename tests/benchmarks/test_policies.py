@@ -249,7 +249,7 @@ def test_parts_are_chosen(text, quick, expected):
 
 
 def test_a_part_that_is_not_there_is_named():
-    with pytest.raises(SystemExit, match="no part 'maps'; there are: presets"):
+    with pytest.raises(SystemExit, match="no part 'maps'; there are: bounds, presets"):
         policies.chosen("maps", quick=False)
 
 
