@@ -19,6 +19,7 @@ class FakeTrainer:
         self.weights = digest("initial")
         self.history = []
         self.prepared = []
+        self.waited = []
 
     @property
     def version(self):
@@ -27,6 +28,7 @@ class FakeTrainer:
     def prepare(self, *, step, group, ready, idle):
         assert step > self.number
         self.prepared.append((step, group.id))
+        self.waited.append(idle)
 
     def step(self, *, step, groups):
         assert step == self.number + 1

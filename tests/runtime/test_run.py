@@ -53,6 +53,16 @@ def test_async_overlaps_what_sync_does_one_after_the_other():
     assert times["async"] < 0.8 * times["sync"]
 
 
+def test_a_trainer_is_told_whether_it_would_only_wait():
+    def waited(train):
+        run = FakeRun(new_disk(), small_config("async", steps=8), evaluation_tasks=0, costs={"train": train})
+        run.start()
+        return sum(run.trainer.waited) / len(run.trainer.waited)
+
+    # The last group of a step of two comes when its step begins: never more than half of them find it idle.
+    assert waited(train=100.0) < 0.25 < waited(train=0.001) <= 0.5
+
+
 def test_groups_are_whole_and_in_issue_order_within_the_window():
     config = small_config("async", steps=8, staleness=2, window=1)
     run = FakeRun(new_disk(), config)
