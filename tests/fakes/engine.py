@@ -70,6 +70,12 @@ class FakeEngine:
     def prefetch(self, member):
         pass
 
+    def hand_over(self, member):
+        self.release(member)
+
+    def take_over(self, member, handed):
+        return 0
+
     def load_weights(self, *, number, weights, kv):
         self.weights = weights
         self.number = number

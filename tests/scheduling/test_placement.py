@@ -45,11 +45,11 @@ def test_loads_are_the_episodes_that_live_there_and_stay_balanced(ranks, moves):
 def test_a_rank_that_rolls_out_no_longer_gets_nobody_until_it_is_back():
     placement = GroupAffinity(3, together=0)
     first = [placement.place(member(group, 0)) for group in range(3)]
-    placement.restrict(1)
+    placement.restrict([0])
     assert [placement.place(member(group, 0)) for group in range(3, 7)] == [0, 0, 0, 0]
     for group in range(3):
         placement.forget(member(group, 0))
-    placement.restrict(3)
+    placement.restrict(range(3))
     assert sorted(first) == [0, 1, 2]
     assert {placement.place(member(group, 0)) for group in range(10, 12)} == {1, 2}
 
@@ -59,5 +59,5 @@ def test_a_group_leaves_the_rank_that_rolls_out_no_longer():
     placement.place(member(0, 0))
     assert placement.place(member(1, 0)) == 1
     assert placement.place(member(1, 1)) == 1, "with its group"
-    placement.restrict(1)
+    placement.restrict([0])
     assert placement.place(member(1, 2)) == 0

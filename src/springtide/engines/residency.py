@@ -8,6 +8,7 @@ that was used longest ago.
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from springtide.core.kv_versions import KvVersions
 from springtide.core.member import Member
 from springtide.engines.blocks import Block, Blocks, block_length
 from springtide.engines.session import Session
@@ -45,6 +46,26 @@ class ResidentSessions:
         del mates[member]
         if not mates:
             del self._groups[member.purpose, member.group]
+
+    def give_away(self, session: Session) -> None:
+        """It leaves with its tokens and a host copy of its KV, if there is host memory."""
+        computed, versions, host = session.computed, session.versions, session.host
+        if session.block is not None and self._host_capacity:
+            host = self._storage.save(session.block, computed)
+        session.versions = KvVersions()
+        self.remove(session)
+        if host is not None:
+            session.computed, session.versions, session.host = computed, versions, host
+
+    def adopt(self, session: Session) -> None:
+        """One that another engine has given away; cold where host memory has no room."""
+        if session.host is not None and self.host_tokens + session.computed <= self._host_capacity:
+            session.host_tokens = session.computed
+            self.host_tokens += session.host_tokens
+        else:
+            session.lose()
+        self.add(session)
+        self.touch(session)
 
     def mates(self, session: Session) -> Iterable[Session]:
         """The other sessions of the group, in order of their first request."""

@@ -80,6 +80,11 @@ class Session:
         self.computed = min(self.computed, computed)
         self.versions.truncate(self.computed)
 
+    def lose(self) -> None:
+        """The KV in host memory is given up; `known` stays."""
+        self.host, self.host_tokens = None, 0
+        self.truncate(0)
+
     def extend(self, count: int, version: int) -> None:
         """`count` more tokens have KV, computed under `version`."""
         self.versions.extend(count, version)

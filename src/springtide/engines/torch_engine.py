@@ -30,7 +30,7 @@ from springtide.engines.session import Session, Turn
 from springtide.engines.storage import Storage
 from springtide.engines.turns import Turns
 from springtide.policy.random import stream_key
-from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy, StaleKv
+from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, HandedOver, KvPolicy, StaleKv
 
 
 class TorchEngine:
@@ -42,7 +42,7 @@ class TorchEngine:
         """
         self._network = Network(model, native=config.native_kernels)
         self._seed = seed
-        self._version = 0
+        self._version = self._dropped_at = 0
         self._submitted = 0
         self._poisoned = False
         self._chunk = config.prefill_chunk
@@ -125,11 +125,27 @@ class TorchEngine:
         if session is not None and session.turn is None:
             self._residents.prefetch(session)
 
+    def hand_over(self, member: Member) -> HandedOver | None:
+        session = self._residents.get(member)
+        if session is None:
+            return None
+        assert session.turn is None, f"{member} has a turn"
+        self._residents.give_away(session)
+        return HandedOver(tokens=session.computed, session=session)
+
+    def take_over(self, member: Member, handed: HandedOver) -> int:
+        session: Session = handed.session
+        if session.versions.oldest < self._dropped_at:
+            session.lose()
+        self._residents.adopt(session)
+        return session.computed
+
     def load_weights(self, *, number: int, weights: Mapping[str, torch.Tensor], kv: KvPolicy) -> PolicyVersion:
         digest = self._network.load(weights)
         self._version = number
         self._probe.due.clear()
         everything = kv == "recompute" or self._poisoned
+        self._dropped_at = number if everything else self._dropped_at
         for session in self._residents:
             # A paused session's KV may still be refreshed; it is looked at when its turn comes.
             if everything or (session.turn is not None and self._is_outdated(session)):

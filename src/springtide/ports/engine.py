@@ -91,6 +91,14 @@ class StaleKv(msgspec.Struct, frozen=True, kw_only=True):
     oldest: int
 
 
+class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A session between two engines of one model: `tokens` tokens of its KV, in host memory. `session` is the engines'
+    own."""
+
+    tokens: int
+    session: Any
+
+
 class Engine(Protocol):
     """Embedded or remote. Sessions are keyed by member; a session's KV survives pauses until it is released."""
 
@@ -124,6 +132,16 @@ class Engine(Protocol):
 
     def prefetch(self, member: Member) -> None:
         """A hint that a paused session's next turn is about to come."""
+        ...
+
+    def hand_over(self, member: Member) -> HandedOver | None:
+        """A session without a turn leaves this engine. None if it is not known, or leaves nothing behind."""
+        ...
+
+    def take_over(self, member: Member, handed: HandedOver) -> int:
+        """The session is here from now on, and warm: so many tokens of its KV. 0 where host memory has no room for it,
+        or where it is older than an update at which this engine dropped all KV.
+        """
         ...
 
     def load_weights(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:

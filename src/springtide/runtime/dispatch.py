@@ -6,7 +6,7 @@ by, and finished ones leave at once: environment latency never blocks generation
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from springtide.core.member import Member
@@ -15,6 +15,7 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.clock import Clock
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
+from springtide.runtime.parting import Parting
 from springtide.runtime.rank import Rank, Waits
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.placement import GroupAffinity
@@ -70,6 +71,7 @@ class Dispatch:
                 ledger=ledger,
                 waits=self._waits,
                 deliver=self._deliver,
+                part=self._move,
                 lockstep=lockstep,
                 decode_steps=decode_steps,
                 residency=residency(engine),
@@ -110,7 +112,8 @@ class Dispatch:
             return sampled
         except asyncio.CancelledError:
             self._futures.pop(request.member, None)
-            rank.cancel(request.member)
+            if request.member in self._homes:
+                self._ranks[self._homes[request.member]].cancel(request.member)
             raise
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
@@ -120,19 +123,36 @@ class Dispatch:
 
     @property
     def rollout_ranks(self) -> int:
-        return self._placement.active
+        return len(self._placement.active)
 
-    def roll_out_on(self, ranks: int) -> None:
-        """On the first `ranks` from now on. What runs on the others is ended there; the next turns go elsewhere."""
-        self._placement.restrict(ranks)
-        for number, rank in enumerate(self._ranks):
-            rank.employ(number < ranks)
+    def roll_out_on(self, ranks: int | Iterable[int]) -> tuple[int, ...]:
+        """On these ranks, or the first so many, from now on. The ranks that leave are returned: what runs on them is
+        ended there, and everybody else moves on at once, with its KV."""
+        chosen = dict.fromkeys(range(ranks) if isinstance(ranks, int) else sorted(ranks))
+        self._placement.restrict(chosen)
+        before = [rank.employ(number in chosen) for number, rank in enumerate(self._ranks)]
+        return tuple(number for number, employed in enumerate(before) if employed and number not in chosen)
+
+    async def drained(self, ranks: Iterable[int]) -> None:
+        """None of these ranks has an episode any more; one that rolls out again meanwhile is not waited for."""
+        for number in ranks:
+            await self._ranks[number].drained()
+
+    def _move(self, partings: list[Parting]) -> None:
+        """Whoever left a rank goes on elsewhere, unless its episode is over by now."""
+        for parting in partings:
+            member = parting.member
+            if member not in self._homes:
+                continue
+            self._placement.forget(member)
+            self._settle(member)
+            rank = self._ranks[self._homes[member]]
+            rank.join(parting)
+            if parting.request is not None and member in self._futures:
+                rank.enqueue(parting.request)
 
     def _home(self, member: Member) -> Rank:
-        """Where the member's next turn goes: elsewhere than the last one if that rank rolls out no longer."""
-        if self._homes[member] >= self._placement.active:
-            self._unsettle(member)
-            self._settle(member)
+        """Where the member's next turn goes."""
         return self._ranks[self._homes[member]]
 
     def _settle(self, member: Member) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
+from springtide.runtime.parting import Parting
 from springtide.runtime.steering import Steering
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.refresh import Refresh
@@ -51,6 +52,9 @@ class Rank:
     With a `refresh`, KV of earlier versions is computed again, piece by piece, while there is nothing else to do. What
     the engine's probe finds is told to `budget`, which says whether such KV may be sampled over.
 
+    While it is not employed it lets no turn in. Episodes leave it between two turns, with their KV, at the next visit:
+    `part` is told of them before their turns are delivered. It has drained when none is left.
+
     `stats` are the engine's as of the end of the last visit, without what it did before this rank drove it: nobody
     looks into an engine that is at work.
     """
@@ -64,6 +68,7 @@ class Rank:
         ledger: Ledger,
         waits: "Waits",
         deliver: Callable[[list[Finished]], None],
+        part: Callable[[list[Parting]], None],
         lockstep: bool,
         decode_steps: int,
         residency: Residency | None = None,
@@ -78,6 +83,7 @@ class Rank:
         self._ledger = ledger.lane(lane)
         self._waits = waits
         self._deliver = deliver
+        self._part = part
         self._lockstep = lockstep
         self._decode_steps = decode_steps
         self._steering: Steering | None = None
@@ -88,19 +94,40 @@ class Rank:
         self._budget = budget
         self._judged = EngineStats()
         self._open: set[Member] = set()
+        self._running: dict[Member, SampleRequest] = {}
         self._queue: list[SampleRequest] = []
+        self._late: list[SampleRequest] = []
+        self._arrivals: list[Parting] = []
         self._releases: list[Member] = []
         self._cancels: list[Member] = []
         self._busy = False
         self._wake = asyncio.Event()
         self._idle = True
         self._employed = True
+        self._leaving = self._parting = False
+        self._drained = asyncio.Event()
 
-    def employ(self, employed: bool) -> None:
-        """Whether this rank rolls out; else it has another role, and ends what it has begun."""
-        self._employed = employed
+    def employ(self, employed: bool) -> bool:
+        """Whether this rank rolls out; else it has another role, and ends what it has begun. What it did before."""
+        before, self._employed = self._employed, employed
+        self._leaving = not employed
+        if employed:
+            self._drained.set()
+        elif before:
+            self._drained.clear()
+            self._wake.set()
         if self._idle:
             self._declare_wait()
+        return before
+
+    async def drained(self) -> None:
+        """Nobody is here any more, or the rank is employed again."""
+        await self._drained.wait()
+
+    def join(self, parting: Parting) -> None:
+        """An episode comes from another rank; it is open here."""
+        self._arrivals.append(parting)
+        self._wake.set()
 
     def open(self, member: Member) -> None:
         self._open.add(member)
@@ -109,19 +136,27 @@ class Rank:
 
     def close(self, member: Member) -> None:
         self._open.discard(member)
+        if self._arrivals:
+            self._arrivals = [arrival for arrival in self._arrivals if arrival.member != member]
         self._releases.append(member)
         if self._steering is not None:
             self._steering.closed(member)
         self._wake.set()
 
     def enqueue(self, request: SampleRequest) -> None:
+        self._running[request.member] = request
+        self._wake.set()
+        if not self._employed or self._parting:
+            self._late.append(request)
+            return
         self._queue.append(request)
         if self._steering is not None:
             self._steering.ready(request)
-        self._wake.set()
 
     def cancel(self, member: Member) -> None:
+        self._running.pop(member, None)
         self._queue = [queued for queued in self._queue if queued.member != member]
+        self._late = [late for late in self._late if late.member != member]
         self._cancels.append(member)
         if self._steering is not None:
             self._steering.cancelled(member)
@@ -143,6 +178,9 @@ class Rank:
             self._idle = True
             self._declare_wait()
             while not self._ready():
+                if not self._employed:
+                    assert not self._open, "whoever has no turn has left, and whoever has one is at work"
+                    self._drained.set()
                 if self._may_refresh():
                     self._may_be_stale = False
                     if await self._executor.run(self.lane, self._refresh_piece, name="refresh"):
@@ -153,23 +191,58 @@ class Rank:
                 self._declare_wait()
             self._idle = False
             self._ledger.wait_for("dispatch")
-            requests, self._queue = self._queue, []
-            requests.sort(key=lambda request: request.member)
-            cancels, self._cancels = sorted(self._cancels), []
-            releases, self._releases = sorted(self._releases), []
-            if self._steering is None:
-                choose = partial(_all_of, requests)
-            else:
-                choose = partial(self._steering.choose, self._steering.notes(), self._waits.now())
-            visit = partial(self._visit, choose, cancels, releases, self._trusts)
-            finished, self._busy = await self._executor.run(self.lane, visit, name="generate")
-            if self._steering is not None:
-                self._steering.ended(finished)
+            visit = partial(self._visit, self._orders())
+            finished, partings, self._busy = await self._executor.run(self.lane, visit, name="generate")
+            self._ended(finished, partings)
             self._deliver(finished)
             self._may_be_stale = self._may_be_stale or bool(finished)
             if self.stats.probes_due:
                 await self._executor.run(self.lane, self._probe, name="probe")
                 self._judge()
+
+    def _orders(self) -> "Orders":
+        """What the next visit is to do, for the lane."""
+        if self._employed:
+            late, self._late = self._late, []
+            for request in late:
+                self.enqueue(request)
+        requests, self._queue = self._queue, []
+        requests.sort(key=lambda request: request.member)
+        cancels, self._cancels = sorted(self._cancels), []
+        releases, self._releases = sorted(self._releases), []
+        arrivals, self._arrivals = self._arrivals, []
+        now, steering = self._waits.now(), self._steering
+        notes = [] if steering is None else steering.notes()
+        choose: Callable[[], list[SampleRequest]]
+        if steering is None:
+            choose = withdraw = partial(_all_of, requests)
+        else:
+            choose, withdraw = partial(steering.choose, notes, now), partial(steering.withdraw, notes, now)
+        stays = None
+        if not self._employed:
+            late, self._late = self._late, []
+            stays = Stays(withdraw, late, tuple(sorted(self._open)), frozenset(self._running))
+        self._leaving, self._parting = False, stays is not None
+        return Orders(choose, cancels, arrivals, releases, self._trusts, now, stays)
+
+    def _ended(self, finished: list[Finished], partings: list[Parting]) -> None:
+        """Of a visit."""
+        for turn in finished:
+            self._running.pop(turn.member, None)
+        if self._steering is not None:
+            self._steering.ended(finished)
+        self._parting = False
+        if not partings:
+            return
+        # Turns that came while the lane was letting their episodes go.
+        late, self._late = {request.member: request for request in self._late}, []
+        for place, parting in enumerate(partings):
+            self._running.pop(parting.member, None)
+            self._open.discard(parting.member)
+            if parting.member in late:
+                partings[place] = parting._replace(request=late.pop(parting.member))
+        self._late = list(late.values())
+        self._part(partings)
 
     @property
     def _trusts(self) -> bool:
@@ -199,7 +272,8 @@ class Rank:
     def _ready(self) -> bool:
         if self._lockstep:
             return bool(self._queue) and len(self._queue) == len(self._open)
-        return bool(self._queue or self._busy or self._releases or self._cancels)
+        work = self._queue or self._busy or self._releases or self._cancels or self._arrivals or self._late
+        return bool(work) or (self._leaving and bool(self._open))
 
     def _declare_wait(self) -> None:
         if not self._employed:
@@ -207,25 +281,51 @@ class Rank:
         else:
             self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
 
-    def _visit(
-        self, choose: Callable[[], list[SampleRequest]], cancels: list[Member], releases: list[Member], trusts: bool
-    ) -> tuple[list[Finished], bool]:
+    def _visit(self, orders: "Orders") -> tuple[list[Finished], list[Parting], bool]:
         if self._before is None:
             self._before = self._engine.stats()
-        self._engine.trust_kv(trusts)
-        for member in cancels:
+        self._engine.trust_kv(orders.trusts)
+        for member in orders.cancels:
             self._engine.cancel(member)
-        for member in releases:
+        for arrival in orders.arrivals:
+            self._take_over(arrival, orders.now)
+        for member in orders.releases:
             self._engine.release(member)
-        requests = choose()
-        if requests:
+        withdrawn: list[SampleRequest] = []
+        if orders.stays is not None:
+            withdrawn = orders.stays.withdraw() + orders.stays.late
+        elif requests := orders.choose():
             self._engine.submit(requests)
         finished = self._engine.step(max_decode_steps=self._decode_steps)
         while self._lockstep and self._engine.has_work():
             finished += self._engine.step(max_decode_steps=self._decode_steps)
         self._count()
+        partings = [] if orders.stays is None else self._partings(orders.stays, withdrawn, finished, orders.now)
         held = self._steering is not None and self._steering.holds
-        return finished, held or self._engine.has_work()
+        return finished, partings, held or self._engine.has_work()
+
+    def _take_over(self, arrival: Parting, now: float) -> None:
+        if self._steering is not None:
+            self._steering.join(arrival, now)
+        elif arrival.handed is not None:
+            self._engine.take_over(arrival.member, arrival.handed)
+
+    def _partings(
+        self, stays: "Stays", withdrawn: list[SampleRequest], finished: list[Finished], now: float
+    ) -> list[Parting]:
+        """Everybody whose turn is not in the engine leaves."""
+        requests = {request.member: request for request in withdrawn}
+        inside = stays.running - set(requests) - {turn.member for turn in finished}
+        leaving = [member for member in stays.open if member not in inside]
+        return [
+            Parting(
+                member,
+                requests.get(member),
+                self._engine.hand_over(member),
+                None if self._steering is None else self._steering.part(member, now),
+            )
+            for member in leaving
+        ]
 
     def _refresh_piece(self) -> bool:
         """Whether there may be more to do."""
@@ -252,6 +352,28 @@ class Rank:
         if self._steering is not None and kv == "recompute":
             self._steering.dropped()
         return proof
+
+
+class Stays(NamedTuple):
+    """Who is on a rank that takes no more turns: `open` in order, of whom `running` have a turn here. `withdraw`: gives
+    back turns that have not entered the engine; `late` ones were not even told to retention."""
+
+    withdraw: Callable[[], list[SampleRequest]]
+    late: list[SampleRequest]
+    open: tuple[Member, ...]
+    running: frozenset[Member]
+
+
+class Orders(NamedTuple):
+    """What a visit is to do: `choose` says which turns enter, unless everybody leaves (`stays`)."""
+
+    choose: Callable[[], list[SampleRequest]]
+    cancels: list[Member]
+    arrivals: list[Parting]
+    releases: list[Member]
+    trusts: bool
+    now: float
+    stays: Stays | None
 
 
 def _all_of(requests: list[SampleRequest]) -> list[SampleRequest]:

@@ -6,7 +6,9 @@ from functools import partial
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.ports.engine import Engine, Finished
+from springtide.runtime.parting import Parting
 from springtide.scheduling.residency import Residency
+from springtide.scheduling.retention import Session
 
 Note = Callable[[], None]
 
@@ -54,12 +56,7 @@ class Steering:
 
     def choose(self, notes: list[Note], now: float) -> list[SampleRequest]:
         """The turns to submit now, in this order. KV is moved for them first."""
-        for note in notes:
-            note()
-        if self._dropped:
-            # What has been noted by now ended before the KV was dropped.
-            self._residency.dropped(now)
-            self._dropped = False
+        self._catch_up(notes, now)
         plan = self._residency.plan(now, self._engine.stats().hot_tokens)
         for member, place in plan.demote:
             self._engine.demote(member, place)
@@ -67,9 +64,42 @@ class Steering:
             self._engine.prefetch(member)
         return [self._held.pop(member) for member in plan.submit]
 
+    def withdraw(self, notes: list[Note], now: float) -> list[SampleRequest]:
+        """The turns that are still here, given back: this rank takes no more."""
+        self._catch_up(notes, now)
+        held, self._held = self._held, {}
+        return list(held.values())
+
+    def part(self, member: Member, now: float) -> Session | None:
+        """The member leaves this rank, with what is known of it."""
+        self._presented.pop(member, None)
+        return self._residency.parted(member, now)
+
+    def join(self, parting: Parting, now: float) -> None:
+        """The member comes from another rank. Its KV gets a place in host memory, or is lost."""
+        session, taken = parting.session, 0
+        if session is None:
+            return
+        # What the engine has dropped since it was asked last has not been looked at yet.
+        if parting.handed is not None and not self._dropped:
+            displaced = self._residency.host_room(session, parting.handed.tokens, now)
+            for member in displaced or ():
+                self._engine.demote(member, "cold")
+            if displaced is not None:
+                taken = self._engine.take_over(parting.member, parting.handed)
+        self._residency.joined(session, taken, now)
+
     @property
     def holds(self) -> bool:
         return bool(self._held)
+
+    def _catch_up(self, notes: list[Note], now: float) -> None:
+        for note in notes:
+            note()
+        if self._dropped:
+            # What has been noted by now ended before the KV was dropped.
+            self._residency.dropped(now)
+            self._dropped = False
 
     def _ready(self, request: SampleRequest, at: float) -> None:
         self._held[request.member] = request

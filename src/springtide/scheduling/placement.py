@@ -1,6 +1,7 @@
 """On which rank an episode lives. Pure: the same episodes in the same order give the same ranks."""
 
 import heapq
+from collections.abc import Iterable
 
 from springtide.core.member import Member
 
@@ -21,19 +22,20 @@ class GroupAffinity:
         self._heap = [(0, rank) for rank in range(ranks)]
         self._homes: dict[Member, int] = {}
         self._groups: dict[tuple[str, int], tuple[int, int]] = {}
-        self.active = ranks
+        self.active = dict.fromkeys(range(ranks))
 
-    def restrict(self, active: int) -> None:
-        """Only the first `active` ranks get anybody from now on."""
-        self.active = active
-        self._heap = [(self.loads[rank], rank) for rank in range(active)]
+    def restrict(self, active: Iterable[int]) -> None:
+        """Only these ranks get anybody from now on."""
+        self.active = dict.fromkeys(active)
+        self._heap = [(self.loads[rank], rank) for rank in self.active]
         heapq.heapify(self._heap)
 
     def place(self, member: Member) -> int:
         """The rank where `member` lives from now on."""
         group = (member.purpose.value, member.group)
         rank, members = self._groups.get(group, (-1, 0))
-        if not 0 <= rank < self.active or self.loads[rank] >= self._slack * self._total / self.active + self._together:
+        most = self._slack * self._total / len(self.active) + self._together
+        if rank not in self.active or self.loads[rank] >= most:
             rank = self._least_busy()
         self._homes[member] = rank
         self._groups[group] = rank, members + 1
@@ -53,7 +55,7 @@ class GroupAffinity:
     def _change(self, rank: int, by: int) -> None:
         self.loads[rank] += by
         self._total += by
-        if rank < self.active:
+        if rank in self.active:
             heapq.heappush(self._heap, (self.loads[rank], rank))
 
     def _least_busy(self) -> int:

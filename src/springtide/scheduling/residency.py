@@ -137,6 +137,36 @@ class Residency:
                 self._put(session, "cold")
                 self._line_up(session)
 
+    def parted(self, member: Member, now: float) -> Session | None:
+        """The session leaves this rank, with what is known of it; its KV is not."""
+        session = self._sessions.get(member)
+        if session is None:
+            return None
+        if session.state != "paused":
+            session.since = now
+        self._stop(session)
+        self._unpause(session, now)
+        self._put(session, "cold")
+        session.state = "paused"
+        return self._sessions.pop(member)
+
+    def host_room(self, session: Session, tokens: int, now: float) -> list[Member] | None:
+        """Who leaves host memory for a session that comes from another rank with `tokens` tokens. None: it has to stay
+        out."""
+        if tokens > self._host:
+            return None
+        displaced = list(self._displaced(tokens, self._policy.worth(session, now)))
+        for member in displaced:
+            self._put(self._sessions[member], "cold")
+        return displaced if self._host_used + tokens <= self._host else None
+
+    def joined(self, session: Session, tokens: int, now: float) -> None:
+        """It is here, between two turns, with `tokens` tokens in host memory; cold without any."""
+        self._sessions[session.member] = session
+        if tokens:
+            self._put(session, "warm", tokens)
+            self._warm.push(session.member, self._policy.worth(session, now))
+
     def place(self, member: Member) -> Place:
         """Where the session's KV is, as far as anybody here was told."""
         session = self._sessions.get(member)

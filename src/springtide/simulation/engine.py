@@ -13,7 +13,6 @@ import heapq
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
-from math import ceil, sqrt
 from typing import Any, Literal
 
 import msgspec
@@ -21,13 +20,11 @@ import msgspec
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion
-from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, KvPolicy, StaleKv
+from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, HandedOver, KvPolicy, StaleKv
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.kv import KvMemory, Place, Session
+from springtide.simulation.stretch import INSTANT, seconds_of, steps_in
 from springtide.simulation.turn import Arriving, ModelledRequest, ModelledSample, Running
-
-INSTANT = 1e-9
-"""Seconds, or steps, that are rounding."""
 
 
 class ModelledEngine:
@@ -58,7 +55,7 @@ class ModelledEngine:
             max_batch=cluster.max_batch,
             max_context=cluster.kv_tokens,
         )
-        self.version = 0
+        self.version = self._dropped_at = 0
         self.spent: dict[str, float] = {}
         self._elapsed = 0.0
         self._steps = 0
@@ -136,12 +133,24 @@ class ModelledEngine:
                 self._reload(session, session.kv, begin=self._now())
                 self._memory.paused[member] = None
 
+    def hand_over(self, member: Member) -> HandedOver | None:
+        """Through host memory, where there is any: its copy is there as soon as its KV is."""
+        handed = self._memory.hand_over(member)
+        return handed if self._hands_over() else None
+
+    def take_over(self, member: Member, handed: HandedOver) -> int:
+        return self._memory.take_over(member, handed, since=self._dropped_at)
+
+    def _hands_over(self) -> bool:
+        return self._evicts == "warm"
+
     def load_weights(self, *, number: int, weights: Any, kv: KvPolicy) -> PolicyVersion:
         self.version = number
         for running in self._batch.values():
             self._settle(running)
             running.version = number
         if kv == "recompute":
+            self._dropped_at = number
             self._drop_all()
         else:
             self._drop_outdated()
@@ -309,24 +318,15 @@ class ModelledEngine:
             self._preempt()
         batch = len(self._batch)
         if self._arrivals:
-            steps = min(steps, self._steps_in(self._arrivals[0][0] - self._time()))
+            left = self._arrivals[0][0] - self._time()
+            steps = min(steps, steps_in(self._costs, left, batch=batch, context=self._context))
         if not self._make_room(batch * steps):
             steps = max(1, (self._memory.capacity - self._memory.hot) // batch)
-        costs = self._costs
-        read = steps * self._context + batch * steps * (steps - 1) // 2
-        self._spend("decode", steps * (costs.decode_base + costs.decode_sequence * batch) + costs.decode_context * read)
+        self._spend("decode", seconds_of(self._costs, steps, batch=batch, context=self._context))
         self._steps += steps
         self._context += batch * steps
         self._memory.hot += batch * steps
         self._counts["decoded"] += batch * steps
-
-    def _steps_in(self, seconds: float) -> int:
-        """Decode steps of the batch after which `seconds` are over: the root of their (quadratic) time, rounded up."""
-        costs, batch = self._costs, len(self._batch)
-        bend = costs.decode_context * batch / 2
-        slope = costs.decode_step(batch, self._context) - bend
-        root = 2 * seconds / (slope + sqrt(slope * slope + 4 * bend * seconds)) if seconds > 0 else 0.0
-        return max(1, ceil(root - INSTANT))
 
     def _make_room(self, tokens: int) -> bool:
         return self._memory.make_room(tokens, to=self._evicts)

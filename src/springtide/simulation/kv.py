@@ -10,6 +10,7 @@ from typing import Literal
 
 from springtide.core.kv_versions import KvVersions
 from springtide.core.member import Member
+from springtide.ports.engine import HandedOver
 
 Place = Literal["hot", "warm", "cold"]
 
@@ -139,6 +140,25 @@ class KvMemory:
         session = self._sessions.pop(member, None)
         if session is not None:
             self.move(session, "cold")
+
+    def hand_over(self, member: Member) -> HandedOver | None:
+        """The session leaves this rank."""
+        session = self._sessions.get(member)
+        if session is None:
+            return None
+        tokens, versions = session.kv, session.versions
+        session.versions = KvVersions()
+        self.remove(member)
+        return HandedOver(tokens=tokens, session=(session.common, versions)) if tokens else None
+
+    def take_over(self, member: Member, handed: HandedOver, *, since: int) -> int:
+        """Into host memory, if it is of version `since` or later; the tokens that are there."""
+        common, versions = handed.session
+        session = self.session(member, common=common)
+        if versions.oldest >= since:
+            session.kv, session.versions = handed.tokens, versions
+            self.move(session, "warm")
+        return session.kv
 
     def drop_all(self) -> None:
         """Every session is cold."""

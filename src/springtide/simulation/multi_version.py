@@ -43,18 +43,8 @@ class VersionedEngine(ModelledEngine):
     def _samples_from(self, member: Member) -> int:
         return self.own[member]
 
-    def hand_over(self, member: Member, to: "VersionedEngine") -> None:
-        """The KV of a session between two turns, into the host memory of the other."""
-        session = self._memory.get(member)
-        if session is not None and session.kv:
-            to.take(member, kv=session.kv, common=session.common)
-            self._memory.remove(member)
-
-    def take(self, member: Member, *, kv: int, common: int) -> None:
-        session = self._memory.session(member, common=common)
-        session.kv = kv
-        session.versions.extend(kv, self.own[member])
-        self._memory.move(session, "warm")
+    def _hands_over(self) -> bool:
+        return True
 
 
 class VersionAffinity(GroupAffinity):
@@ -164,5 +154,7 @@ class VersionedDispatch(Dispatch):
         if self._affinity.serves[before] != self._affinity.own[member]:
             self._unsettle(member)
             self._settle(member)
-            self._engines[before].hand_over(member, self._engines[self._homes[member]])
+            handed = self._engines[before].hand_over(member)
+            if handed is not None:
+                self._engines[self._homes[member]].take_over(member, handed)
         return self._ranks[self._homes[member]]

@@ -1,0 +1,179 @@
+"""A rank that leaves the rollout ends its turns; everybody goes on elsewhere, with the KV that is there."""
+
+import asyncio
+
+import pytest
+
+from springtide.core.member import Member, Purpose
+from springtide.core.version import PolicyVersion
+from springtide.runtime.clock import LoopClock
+from springtide.runtime.dispatch import Dispatch
+from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.residency import Residency
+from springtide.scheduling.retention import Recency
+from springtide.simulation.cluster import Cluster
+from springtide.simulation.engine import ModelledEngine
+from springtide.simulation.executor import InlineExecutor
+from springtide.simulation.stack import loop_time
+from springtide.simulation.turn import ModelledRequest
+from springtide.simulation.virtual_loop import run_virtual
+from springtide.telemetry.ledger import Ledger
+
+FREE = dict.fromkeys(ServiceCosts.model_fields, 0.0)
+HARDWARE = Cluster(
+    name="two",
+    about="",
+    ranks=2,
+    kv_tokens=1000,
+    host_tokens=1000,
+    max_batch=1,
+    environment_slots=8,
+    micro_batch_tokens=1,
+    costs=ServiceCosts(**(FREE | {"decode_base": 0.1, "prefill_token": 0.001, "reload_token": 0.0001})),
+)
+
+
+class Run:
+    """Two modelled ranks of a batch of one each, and episodes in groups of their own: the first lives on rank 0."""
+
+    def __init__(self, *, evicts="warm", host=1000, residency=True):
+        self.clock = LoopClock()
+        ledger = Ledger(self.clock.now)
+        hardware = HARDWARE.model_copy(update={"host_tokens": host})
+        self.engines = [ModelledEngine(hardware, now=loop_time, evicts=evicts) for _ in range(2)]
+        kept = host if evicts == "warm" else 0
+
+        def made(engine):
+            return Residency(Recency(), capacity=1000, host=kept, max_batch=1, decode_steps=8) if residency else None
+
+        spent = {f"engine-{number}": engine for number, engine in enumerate(self.engines)}
+        self.dispatch = Dispatch(
+            engines=self.engines,
+            executor=InlineExecutor(lambda lane, name: spent[lane].spent if name == "generate" else 0.0, ledger),
+            clock=self.clock,
+            ledger=ledger,
+            lockstep=False,
+            decode_steps=8,
+            residency=made,
+        )
+
+    async def start(self, episodes):
+        await self.dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
+        self.driver = asyncio.ensure_future(self.dispatch.run())
+        for group in range(episodes):
+            self.dispatch.open(member(group))
+
+    def turn(self, group, number, *, context, reusable=0, output=50):
+        request = ModelledRequest(
+            member=member(group),
+            turn=number,
+            context=context,
+            reusable=reusable,
+            output=output,
+            prefix=context if not number else 100,
+            shared=0,
+        )
+        return asyncio.ensure_future(self.dispatch.sample(request))
+
+    async def stop(self):
+        self.driver.cancel()
+        await asyncio.gather(self.driver, return_exceptions=True)
+
+
+def member(group):
+    return Member(Purpose.TRAIN, group, 0)
+
+
+def played(main, **settings):
+    async def whole():
+        run = Run(**settings)
+        result = await main(run)
+        await run.stop()
+        return result
+
+    return run_virtual(whole)[0]
+
+
+@pytest.mark.parametrize("residency", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [({}, 150), ({"evicts": "cold"}, 0), ({"host": 100}, 0), ({"host": 150}, 150)],
+)
+def test_a_paused_episode_takes_its_kv_along_where_host_memory_has_room(settings, kept, residency):
+    async def main(run):
+        await run.start(2)
+        await run.turn(1, 0, context=100)
+        assert run.engines[1].place(member(1)) == "hot"
+        assert run.dispatch.roll_out_on([0]) == (1,)
+        await run.dispatch.drained([1])
+        assert run.engines[1].stats().hot_tokens == 0
+        await run.turn(1, 1, context=160, reusable=150)
+        return run.engines[0].stats(), run.dispatch.stats
+
+    receiver, both = played(main, residency=residency, **settings)
+    assert (receiver.reused, receiver.reprefilled) == (kept, 150 - kept)
+    assert receiver.reloads == (kept > 0)
+    assert both.prefilled == 110
+
+
+def test_a_running_turn_ends_where_it_runs_and_one_that_waits_moves_on():
+    async def main(run):
+        await run.start(4)
+        turns = [run.turn(group, 0, context=100) for group in range(4)]
+        await run.clock.sleep(1.0)
+        leaving = run.dispatch.roll_out_on([0])
+        drained = asyncio.ensure_future(run.dispatch.drained(leaving))
+        await asyncio.wait([drained, *turns], return_when=asyncio.FIRST_COMPLETED)
+        ended = [turn.done() for turn in turns]
+        await drained
+        at = run.clock.now()
+        await asyncio.gather(*turns)
+        return ended, at, [engine.stats().decoded for engine in run.engines]
+
+    ended, at, decoded = played(main)
+    assert ended.count(True) == 2, "one on each rank"
+    assert at < 6.0, "which is before the others have been served"
+    assert decoded == [150, 50]
+
+
+def test_a_rank_that_is_called_back_is_not_waited_for():
+    async def main(run):
+        await run.start(2)
+        turn = run.turn(1, 0, context=100)
+        await run.clock.sleep(1.0)
+        leaving = run.dispatch.roll_out_on(1)
+        run.dispatch.roll_out_on(2)
+        await run.dispatch.drained(leaving)
+        assert not turn.done()
+        await turn
+        return run.engines[1].stats().decoded
+
+    assert played(main) == 50
+
+
+def test_an_episode_that_ends_on_its_way_leaves_nothing_behind():
+    async def main(run):
+        await run.start(2)
+        await run.turn(1, 0, context=100)
+        run.dispatch.roll_out_on(1)
+        await asyncio.sleep(0)
+        run.dispatch.close(member(1))
+        await run.dispatch.drained([1])
+        run.dispatch.close(member(0))
+        await run.clock.sleep(1.0)
+        return [engine.stats() for engine in run.engines]
+
+    assert all((each.hot_tokens, each.warm_tokens) == (0, 0) for each in played(main))
+
+
+def test_a_turn_that_is_cancelled_while_its_episode_moves_is_not_served():
+    async def main(run):
+        await run.start(4)
+        turns = [run.turn(group, 0, context=100) for group in range(4)]
+        await run.clock.sleep(0.5)
+        run.dispatch.roll_out_on([0])
+        turns[3].cancel()
+        await asyncio.gather(*turns, return_exceptions=True)
+        return sum(engine.stats().decoded for engine in run.engines)
+
+    assert played(main) == 150
