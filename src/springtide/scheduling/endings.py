@@ -1,29 +1,30 @@
 """The ends of slots, each recorded once: in sync those of a step with its `Train` command, else when they happen."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from springtide.ports.journal import EndRecord
 
 
+@dataclass
 class Endings:
-    """`recorded`: what is to be journalled with the commands of the last event."""
+    """`recorded`: what is to be journalled with the commands of the last event; `open`: with the next train step."""
 
-    def __init__(self, *, sync: bool) -> None:
-        self._sync = sync
-        self._open: list[EndRecord] = []
-        self.recorded: list[EndRecord] = []
+    sync: bool
+    open: list[EndRecord] = field(default_factory=list)
+    recorded: list[EndRecord] = field(default_factory=list, repr=False)
 
     def add(self, records: Sequence[EndRecord], *, trained: bool) -> None:
-        if self._sync and not trained:
-            self._open += records
+        if self.sync and not trained:
+            self.open += records
         else:
             self.recorded += records
 
     def settle(self) -> None:
         """The step is full."""
-        self.recorded += self._open
-        self._open = []
+        self.recorded += self.open
+        self.open = []
 
     def forget(self) -> None:
         """The open step starts again."""
-        self._open = []
+        self.open = []

@@ -101,7 +101,7 @@ class Scheduler:
         self._places = Places(1, config.groups_per_step, self.window, self.bound)
         self.patience = Patience(config.groups_per_step)
         self.boundary = Boundary()
-        self._endings = Endings(sync=self.sync)
+        self._endings = Endings(self.sync)
         self._all_ranks = self.membership = membership or Membership.of(1, 1)
 
     def on(self, event: Event) -> list[Command]:
