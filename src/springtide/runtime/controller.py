@@ -25,6 +25,7 @@ from springtide.runtime.checkpoints import Checkpoints
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
+from springtide.runtime.mover import Mover
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.roles import Roles
@@ -80,7 +81,6 @@ class Controller:
         checkpoints: Checkpoints,
         stash: Stash,
         observers: Observers,
-        move_ranks: Callable[[int], None] | None = None,
     ) -> None:
         self.scheduler = scheduler
         self._journal = journal
@@ -94,7 +94,7 @@ class Controller:
         self._checkpoints = checkpoints
         self._stash = stash
         self._observers = observers
-        self._move_ranks = move_ranks
+        self.mover: Mover | None = None
         self.roles: Roles | None = None
         self.admission: Admission | None = None
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
@@ -129,7 +129,7 @@ class Controller:
         assert self.episodes is not None
         self._failure = asyncio.get_running_loop().create_future()
         self._since: dict[asyncio.Task[None], float] = {}
-        self._spawn("dispatch", self._dispatch.run, shown=False)
+        self.spawn("dispatch", self._dispatch.run, shown=False)
         for event in first:
             self.post(event)
         if self.admission is not None:
@@ -224,33 +224,33 @@ class Controller:
             case ScoreGroup(group, epoch):
                 self._dispatch.open(_bench(group))
                 score = partial(self._score, self._stash.peek(group), epoch)
-                self._spawn(f"score group {group}", score)
+                self.spawn(f"score group {group}", score)
             case CancelGroup(group):
                 self.episodes.cancel(group)
                 self._stash.drop(group)
             case SetDeadline():
-                self._spawn(f"deadline of group {command.group}", partial(self._deadline, command), shown=False)
+                self.spawn(f"deadline of group {command.group}", partial(self._deadline, command), shown=False)
             case Prepare():
                 now, idle = self._clock.now(), not self.scheduler.training
                 prepare = partial(self._prepare, command, self._stash.peek(command.group), now, idle)
-                self._spawn(f"prepare group {command.group}", prepare, shown=False)
-            case MoveRanks(rollout):
-                assert self._move_ranks is not None
-                self._move_ranks(rollout)
+                self.spawn(f"prepare group {command.group}", prepare, shown=False)
+            case MoveRanks(membership):
+                assert self.mover is not None, "nobody moves ranks where there is no mover"
+                self.mover.follow(membership)
             case Train():
-                self._spawn(f"train step {command.step}", partial(self._train, command))
+                self.spawn(f"train step {command.step}", partial(self._train, command))
             case Publish(version):
-                self._spawn(f"publish version {version}", partial(self._publish, version))
+                self.spawn(f"publish version {version}", partial(self._publish, version))
             case SaveCheckpoint():
-                self._spawn(f"save checkpoint {command.step}", partial(self._save, command))
+                self.spawn(f"save checkpoint {command.step}", partial(self._save, command))
             case Evaluate():
-                self._spawn(f"evaluate version {command.version}", partial(self._evaluate, command))
+                self.spawn(f"evaluate version {command.version}", partial(self._evaluate, command))
             case Finish():
                 self._done = True
             case Abort(reason):
                 raise SpringtideError(reason)
 
-    def _spawn(self, name: str, work: Callable[[], Awaitable[None]], *, shown: bool = True) -> None:
+    def spawn(self, name: str, work: Callable[[], Awaitable[None]], *, shown: bool = True) -> None:
         """Run `work` beside the controller. `shown`: it is something the run waits for."""
 
         async def guarded() -> None:

@@ -118,7 +118,7 @@ class Dispatch:
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
         """New weights on every rank, between two of its visits; the proof of the first that holds others, if any."""
-        proofs = await _together([rank.load(expected=expected, weights=weights, kv=kv) for rank in self._ranks])
+        proofs = await together([rank.load(expected=expected, weights=weights, kv=kv) for rank in self._ranks])
         return next((proof for proof in proofs if proof != expected), expected)
 
     @property
@@ -132,6 +132,9 @@ class Dispatch:
         self._placement.restrict(chosen)
         before = [rank.employ(number in chosen) for number, rank in enumerate(self._ranks)]
         return tuple(number for number, employed in enumerate(before) if employed and number not in chosen)
+
+    def lane(self, rank: int) -> str:
+        return self._ranks[rank].lane
 
     async def drained(self, ranks: Iterable[int]) -> None:
         """None of these ranks has an episode any more; one that rolls out again meanwhile is not waited for."""
@@ -187,7 +190,7 @@ class Dispatch:
     # -- the engines' side -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        await _together([rank.run() for rank in self._ranks])
+        await together([rank.run() for rank in self._ranks])
 
     def _deliver(self, finished: list[Finished]) -> None:
         for turn in sorted(finished, key=lambda turn: turn.member):
@@ -196,7 +199,7 @@ class Dispatch:
                 future.set_result(turn.sampled)
 
 
-async def _together(works: list[Coroutine[Any, Any, T]]) -> list[T]:
+async def together(works: list[Coroutine[Any, Any, T]]) -> list[T]:
     """All of them, or the error of the first that failed. Not by `asyncio.gather`, whose future would be reported as an
     error that nobody heard of wherever a run is broken off."""
     try:

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from springtide.scheduling.elasticity import Demand
 from springtide.scheduling.events import Event, Published, RolesSet
+from springtide.scheduling.membership import Membership
 from springtide.scheduling.readiness import Readiness, ReadinessFold
 
 
@@ -17,7 +20,8 @@ class Splitter(Protocol):
 
 
 class Roles:
-    """`now` is the clock's. What it wants is told to the scheduler as an event, and done when that is journalled."""
+    """`now` is the clock's. What it wants is told to the scheduler as an event, and done when that is journalled.
+    `membership`: that of now; `demand` is of all its ranks, of which only the living can be had."""
 
     def __init__(
         self,
@@ -25,7 +29,7 @@ class Roles:
         elasticity: Splitter,
         *,
         demand: Demand,
-        rollout: int,
+        membership: Callable[[], Membership],
         now: Callable[[], float],
         post: Callable[[Event], None],
     ) -> None:
@@ -34,12 +38,13 @@ class Roles:
         self._demand = demand
         self._now = now
         self._post = post
-        self.rollout = rollout
+        self._membership = membership
 
     def decided(self, event: Event) -> None:
         if not isinstance(event, Published):
             return
-        wanted = self._elasticity.split(self._fold.snapshot(self._now()), self.rollout, self._demand)
-        if wanted != self.rollout:
-            self.rollout = wanted
+        members = self._membership()
+        rollout, demand = len(members.rollout), msgspec.structs.replace(self._demand, ranks=members.alive)
+        wanted = self._elasticity.split(self._fold.snapshot(self._now()), rollout, demand)
+        if wanted != rollout:
             self._post(RolesSet(wanted))

@@ -3,6 +3,7 @@
 import msgspec
 
 from springtide.scheduling.events import Boundary
+from springtide.scheduling.membership import Membership
 
 
 class IssueGroup(msgspec.Struct, frozen=True, kw_only=True, tag="issue_group"):
@@ -55,9 +56,9 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag="prepare"):
 
 
 class MoveRanks(msgspec.Struct, frozen=True, tag="move_ranks"):
-    """Let `rollout` ranks roll out and the others train: those that change end their turns first."""
+    """Let ranks do what `membership` says: those that change end their work first, those that are dead are given up."""
 
-    rollout: int
+    membership: Membership
 
 
 class Train(msgspec.Struct, frozen=True, kw_only=True, tag="train"):
@@ -102,6 +103,15 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
             f"The last {groups} groups all failed; the last failure: {failure.rstrip('.')}; read an episode with "
             "`springtide show RUN`, mend the environment and resume, or, where it only takes longer, branch with "
             "--from STEP and a larger scheduling.group_deadline."
+        )
+
+    @classmethod
+    def too_few(cls, membership: Membership) -> "Abort":
+        """A role has no rank, and none can be spared for it."""
+        role = "train" if membership.rollout else "roll out"
+        return cls(
+            f"{membership.alive} of {len(membership.since)} ranks are left, and none of them can {role}; bring ranks "
+            "back and resume."
         )
 
 

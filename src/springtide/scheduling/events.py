@@ -2,6 +2,8 @@
 
 import msgspec
 
+from springtide.scheduling.membership import Membership
+
 CANCELLED = "cancelled"
 """The reason of an episode that was stopped because its group had ended: it says nothing about anybody."""
 
@@ -95,6 +97,32 @@ class RolesSet(msgspec.Struct, frozen=True, tag="roles_set"):
 
     rollout: int
 
+    def of(self, membership: Membership) -> Membership:
+        """What becomes of `membership`."""
+        return membership.split(self.rollout)
+
+
+class RankDied(msgspec.Struct, frozen=True, tag="rank_died"):
+    """A rank is lost with all that it held. `epoch`: since which it lived; what is said of an earlier life changes
+    nothing."""
+
+    rank: int
+    epoch: int
+
+    def of(self, membership: Membership) -> Membership:
+        """What becomes of `membership`."""
+        return membership.died(self.rank) if membership.hears(self.rank, self.epoch) else membership
+
+
+class RankJoined(msgspec.Struct, frozen=True, tag="rank_joined"):
+    """A rank that was dead is there again, and empty."""
+
+    rank: int
+
+    def of(self, membership: Membership) -> Membership:
+        """What becomes of `membership`."""
+        return membership if membership.lives(self.rank) else membership.joined(self.rank)
+
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run stands between two steps: what a checkpoint has to say about data to continue from it.
@@ -121,4 +149,6 @@ Event = (
     | DeadlinePassed
     | ConcurrencySet
     | RolesSet
+    | RankDied
+    | RankJoined
 )

@@ -38,6 +38,7 @@ from springtide.scheduling.commands import (
 )
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.consumption import Places
+from springtide.scheduling.endings import Endings
 from springtide.scheduling.events import (
     Boundary,
     CheckpointFailed,
@@ -50,11 +51,14 @@ from springtide.scheduling.events import (
     MemberFinished,
     ProcessStarted,
     Published,
+    RankDied,
+    RankJoined,
     RolesSet,
     RunStarted,
     StepFinished,
 )
 from springtide.scheduling.live_group import LiveGroup, Slot
+from springtide.scheduling.membership import Membership
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.patience import Patience
 from springtide.scheduling.waiting import Waiting, backoff
@@ -70,6 +74,7 @@ class Scheduler:
         *,
         retry_backoff: float = 0.1,
         score_groups: bool = False,
+        membership: Membership | None = None,
     ) -> None:
         self.config = config
         self._score_groups = score_groups
@@ -96,12 +101,12 @@ class Scheduler:
         self._places = Places(1, config.groups_per_step, self.window, self.bound)
         self.patience = Patience(config.groups_per_step)
         self.boundary = Boundary()
-        self._open_ends: list[EndRecord] = []
-        self._recorded: list[EndRecord] = []
+        self._endings = Endings(self.sync)
+        self._all_ranks = self.membership = membership or Membership.of(1, 1)
 
     def on(self, event: Event) -> list[Command]:
         """Apply `event`; the commands are to be journalled with it and then executed, in order."""
-        self._recorded = []
+        self._endings.recorded = []
         commands: list[Command] = []
         match event:
             case RunStarted(boundary):
@@ -119,15 +124,14 @@ class Scheduler:
             case CheckpointSaved(step):
                 self.saved, self.saving = max(self.saved, step), False
             case CheckpointFailed():
-                self.saving = False
-                self._save_failed_at = self.trained
+                self.saving, self._save_failed_at = False, self.trained
             case EvaluationFinished(version=version):
                 self.evaluated.add(version)
                 self.evaluating = False
             case ConcurrencySet(concurrent):
                 self.concurrent = min(concurrent, self.config.max_concurrent)
-            case RolesSet(rollout):
-                commands.append(MoveRanks(rollout))
+            case RolesSet() | RankDied() | RankJoined():
+                commands += self._ranks_changed(event)
             case DeadlinePassed(group, epoch):
                 commands += self._deadline_passed(group, epoch)
         if not self.finished:
@@ -136,7 +140,7 @@ class Scheduler:
 
     def ends(self) -> list[EndRecord]:
         """Ends to be journalled with the commands of the last `on`."""
-        return self._recorded
+        return self._endings.recorded
 
     def expects(self, event: MemberFinished) -> bool:
         """Whether that attempt is in flight: the message is neither a second one nor of an earlier process."""
@@ -168,13 +172,14 @@ class Scheduler:
         self.epoch = epoch
         self.publishing = self.saving = self.evaluating = False
         self.published = -1
+        self.membership = self._all_ranks
         self.finished, self.aborted = self.finished and not self.aborted, False
         self.patience.worked()
         if self.finished:
             return [Finish()]
         if self.sync:
             self.groups.clear()
-            self._open_ends.clear()
+            self._endings.forget()
             self._filtered_this_step = 0
             self._restore(self.boundary)
         self.waiting.clear()
@@ -274,28 +279,28 @@ class Scheduler:
         if end is not End.TRAINED:
             self._places.given_up(group)
         records = group.ends(end, reason, step=self.trained + 1 if step is None else step)
-        if self.sync and end is not End.TRAINED:
-            self._open_ends += records
-        else:
-            self._recorded += records
+        self._endings.add(records, trained=end is End.TRAINED)
+
+    # -- what happens to ranks ---------------------------------------------------------------------------------------
+
+    def _ranks_changed(self, event: RolesSet | RankDied | RankJoined) -> list[Command]:
+        before, self.membership = self.membership, event.of(self.membership)
+        if not self.membership.complete:
+            self.finished = self.aborted = True
+            return [Abort.too_few(self.membership)]
+        return [MoveRanks(self.membership)] if self.membership != before else []
 
     # -- what to do next ---------------------------------------------------------------------------------------------
 
     def _advance(self) -> list[Command]:
         """Everything that the present state allows, in a fixed order."""
-        commands: list[Command] = []
-        commands += self._checkpoint()
-        commands += self._publish()
-        commands += self._evaluate()
+        commands: list[Command] = [*self._checkpoint(), *self._publish(), *self._evaluate()]
         if self._finish_ready():
             self.finished = True
             return [*commands, Finish()]
         if self._rollout_allowed():
-            commands += self._issue_groups()
-            commands += self._start_members()
-        commands += self._fill_steps()
-        commands += self._train()
-        return commands
+            commands += [*self._issue_groups(), *self._start_members()]
+        return [*commands, *self._fill_steps(), *self._train()]
 
     def _checkpoint(self) -> Iterator[Command]:
         due = self.milestones.checkpoint(self.trained)
@@ -353,8 +358,7 @@ class Scheduler:
             task, reissue = self.next_task, 0
             self.next_task += 1
         slots = [Slot() for _ in range(self.config.group_size)]
-        scored = not self._score_groups
-        group = LiveGroup(self.next_group, task, self.published, reissue, slots, scored)
+        group = LiveGroup(self.next_group, task, self.published, reissue, slots, scored=not self._score_groups)
         self.next_group += 1
         self.groups[group.id] = group
         self._places.issued(group)
@@ -377,16 +381,12 @@ class Scheduler:
             return
         batch = [group for group in self.groups.values() if group.step == step]
         self.training = True
-        self._recorded += self._open_ends
-        self._open_ends, self._filtered_this_step = [], 0
+        self._endings.settle()
+        self._filtered_this_step = 0
         for group in batch:
             self._end(group, End.TRAINED, "", step)
-        self.boundary = Boundary(
-            step=step,
-            next_group=self.next_group,
-            next_task=self.next_task,
-            reissue=tuple(self.reissue) + tuple((group.task, group.reissue) for group in self.groups.values()),
-        )
+        reissue = (*self.reissue, *((group.task, group.reissue) for group in self.groups.values()))
+        self.boundary = Boundary(step=step, next_group=self.next_group, next_task=self.next_task, reissue=reissue)
         yield Train(step=step, groups=tuple(group.id for group in batch), boundary=self.boundary)
 
     def _weights_free(self) -> bool:

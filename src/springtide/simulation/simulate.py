@@ -1,9 +1,7 @@
 """A modelled run: the controller, scheduler and dispatch of a real one, with modelled engines, trainer and episodes."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +18,7 @@ from springtide.runtime.clock import LoopClock
 from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
+from springtide.runtime.mover import Mover
 from springtide.runtime.observer import Observer, Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
@@ -32,6 +31,7 @@ from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
+from springtide.scheduling.membership import Membership
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
@@ -41,7 +41,7 @@ from springtide.simulation.cluster import Cluster
 from springtide.simulation.multi_version import VersionedDispatch, VersionedEngine
 from springtide.simulation.over_provision import OverProvision, Turns
 from springtide.simulation.script import Scripts
-from springtide.simulation.stack import SWITCH, ModelledStack, Stack
+from springtide.simulation.stack import ModelledStack, Stack
 from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks, no_evaluator
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
@@ -155,8 +155,7 @@ class Simulation:
         )
         self.trainer, self.engines = self._stack.trainer, self._stack.engines
         self._cluster = cluster
-        self._rollout = rollout
-        self._switching: set[asyncio.Future[None]] = set()
+        self._membership = Membership.of(cluster.ranks, rollout)
         self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
         self._journal: Journal = journal or NoJournal()
@@ -180,6 +179,13 @@ class Simulation:
         steps = Steps(clock.now, ledger.seconds)
         dispatch = self._dispatch(executor, clock, ledger)
         controller = self._controller(clock, ledger, executor, dispatch, steps)
+        controller.mover = Mover(
+            dispatch=dispatch,
+            executor=executor,
+            membership=self._membership,
+            resize=self._stack.resize,
+            spawn=controller.spawn,
+        )
         self._set_up_policies(controller, dispatch, clock)
         begun = clock.now()
         try:
@@ -213,7 +219,7 @@ class Simulation:
         milestones = Milestones(last=self._config.steps, checkpoint_every=self._config.steps + 1)
         if self._strategy.surplus > 1:
             return OverProvision(self._config, milestones, surplus=self._strategy.surplus)
-        return Scheduler(self._config, milestones)
+        return Scheduler(self._config, milestones, membership=self._membership)
 
     def _controller(
         self, clock: LoopClock, ledger: Ledger, executor: Executor, dispatch: Dispatch, steps: Steps
@@ -236,7 +242,6 @@ class Simulation:
             checkpoints=NoCheckpoints(),
             stash=Stash(),
             observers=Observers(observers),
-            move_ranks=partial(self._move_ranks, dispatch, executor),
         )
         controller.episodes = Episodes(
             player=player,
@@ -250,7 +255,6 @@ class Simulation:
         return controller
 
     def _set_up_policies(self, controller: Controller, dispatch: Dispatch, clock: LoopClock) -> None:
-        dispatch.roll_out_on(self._rollout)
         fold, cluster = dispatch.readiness, self._cluster
         if self._law is not None:
             controller.admission = Admission(
@@ -263,21 +267,10 @@ class Simulation:
                 fold,
                 self._splitter(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
                 demand=Demand(ranks=cluster.ranks, batch=batch, live=live, reference=self._strategy.reference),
-                rollout=self._rollout,
+                membership=lambda: controller.scheduler.membership,
                 now=clock.now,
                 post=controller.post,
             )
-
-    def _move_ranks(self, dispatch: Dispatch, executor: Executor, rollout: int) -> None:
-        """Ranks that join the rollout, and the trainer as a whole, are away until they have changed."""
-        joining = range(dispatch.rollout_ranks, rollout)
-        dispatch.roll_out_on(rollout)
-        self._stack.resize(self._cluster.ranks - rollout)
-        for number in joining:
-            lane = lanes(len(self.engines))[number]
-            task = asyncio.ensure_future(executor.run(lane, lambda: None, name=SWITCH))
-            self._switching.add(task)
-            task.add_done_callback(self._switching.discard)
 
     def _residency(self, engine: Engine) -> Residency | None:
         costs = self._cluster.costs

@@ -14,6 +14,7 @@ from springtide.ports.sampler import Sampler
 from springtide.ports.trainer import Trainer
 from springtide.rollout.episode import EpisodePlayer
 from springtide.runtime.dispatch import lanes
+from springtide.runtime.mover import SWITCH
 from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.contention import CoreSharing
@@ -27,9 +28,6 @@ from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
 from springtide.simulation.trainer import ModelledTrainer
 from springtide.telemetry.ledger import Ledger
-
-SWITCH = "role_switch"
-"""The work of a rank that changes between rollout and training."""
 
 
 class Stack(Protocol):

@@ -8,6 +8,7 @@ from springtide.core.errors import UsageError
 from springtide.core.group import Group
 from springtide.core.version import PolicyVersion
 from springtide.ports.trainer import StepReport
+from springtide.runtime.mover import SWITCH
 from springtide.scheduling.pipelining import Schedule, StageCosts
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.pipeline import Pipeline, dealt, divided, micro_batches
@@ -53,6 +54,7 @@ class ModelledTrainer:
         self.pipeline = None if pipelining == "full" else Pipeline(pipelining, ranks=ranks, costs=stages)
         self._ready: dict[int, float] = {}
         self._number = 0
+        self._away_until = 0.0
         self.spent: dict[str, float] = {}
 
     @property
@@ -62,9 +64,10 @@ class ModelledTrainer:
     def resize(self, ranks: int) -> None:
         """From the next step on; until all ranks know each other, none of them trains."""
         self._ranks = ranks
+        self._away_until = self._now() + self._costs.role_switch
         if self.pipeline is not None:
             self.pipeline.resize(ranks)
-            self.pipeline.occupy(self._now() + self._costs.role_switch)
+            self.pipeline.occupy(self._away_until)
         self.spent = {}
 
     def prepare(self, *, step: int, group: Group, ready: float, idle: bool) -> None:
@@ -89,6 +92,8 @@ class ModelledTrainer:
             spent["swap"] = 2 * self._costs.swap
         if self._colocated:
             spent["swap"] = spent.get("swap", 0.0) + 2 * self._costs.swap
+        if self._away_until > self._now():
+            spent[SWITCH] = self._away_until - self._now()
         return spent
 
     def _busiest(self, groups: Sequence[Group]) -> int:
