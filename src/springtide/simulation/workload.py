@@ -62,6 +62,13 @@ class Workload(Work):
     def longest(self) -> int:
         return self.context
 
+    def within(self, limit: int) -> "Workload":
+        """Its contexts end at `limit`, if not before. UsageError where that leaves no room for the prompt."""
+        shorter = self.model_copy(update={"context": min(limit, self.context)})
+        if self.system >= shorter._prompt_max:
+            raise UsageError(f"'{self.name}' begins with {self.system} tokens; give a larger --context than {limit}.")
+        return shorter
+
     def script(self, *, seed: int, task: int, slot: int, attempt: int) -> Script:
         common = random.Random(f"{self.name} {seed} task {task}")
         effect = {name: common.gauss() for name in ("turns", "latency", "output")}
