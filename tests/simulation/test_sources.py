@@ -5,6 +5,7 @@ import tomli_w
 
 from simulation.test_toml_file import GOOD
 from simulation.traces import samples
+from simulation.traces.test_run import episode, folder
 from springtide.core.errors import UsageError
 from springtide.simulation.cluster import cluster
 from springtide.simulation.sources import find_cluster, find_trace, find_work, require_room
@@ -39,6 +40,13 @@ def test_a_workload_is_a_toml_file_by_name_or_by_content(tmp_path):
         assert find_work(name).work.name == "mine"
     with pytest.raises(UsageError, match="'mine' was not recorded; name a run's folder"):
         find_trace("mine")
+
+
+def test_a_run_is_found_by_folder_and_by_id(tmp_path):
+    folder(tmp_path / "runs", episode(0, 0), episode(0, 1))
+    for name in ("mine", "runs/mine", str(tmp_path / "runs" / "mine")):
+        found = find_work(name)
+        assert (found.work.name, found.work.group_size) == ("mine", 2)
 
 
 def test_a_folder_of_stage_timings_is_a_trace_and_others_are_none(tmp_path):

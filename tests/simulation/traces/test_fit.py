@@ -16,7 +16,7 @@ from springtide.simulation.traces.trace import Episode, Trace
 from springtide.simulation.traces.written import text_of
 from springtide.simulation.workload import Workload, preset
 
-TOLERANCE = 0.1
+TOLERANCE = 0.15
 """Between the goodput of a trace and that of the workload fitted to it."""
 
 

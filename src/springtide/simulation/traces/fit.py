@@ -177,7 +177,7 @@ def fitted_to(values: Sequence[float]) -> tuple[Distribution, str]:
         return Constant(type="constant", value=0.0), "assumption: nothing of it in the trace"
     ordered = sorted(values)
     if ordered[0] == ordered[-1]:
-        return Constant(type="constant", value=ordered[0], high=ordered[0]), "measured: always the same"
+        return Constant(type="constant", value=ordered[0]), "measured: always the same"
     wanted = fmean(ordered)
     best: tuple[float, Distribution] | None = None
     for candidate in _families(ordered):
