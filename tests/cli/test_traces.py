@@ -55,6 +55,7 @@ def test_a_trace_is_fitted_changed_and_simulated(springtide, trace, tmp_path):
     ("arguments", "problem"),
     [
         (("nothing.csv",), "There is no workload 'nothing.csv'; there are: gui"),
+        (("x" * 5000,), "Nor is it a file, or a run."),
         (("bad.toml",), "bad.toml: context is missing"),
         (("sessions.csv", "--cluster", "bad.toml"), "bad.toml: kv_tokens is missing"),
         (("bad.csv",), 'bad.csv, line 2: input_len = "x" is no number'),

@@ -56,7 +56,7 @@ def find_trace(named: str, *, context: int | None = None) -> Trace:
 
 def find_cluster(named: str) -> Cluster:
     """By its name, or its TOML file. UsageError for what cannot be found or is wrong."""
-    if named in clusters.names() or not Path(named).is_file():
+    if named in clusters.names() or not _is_file(Path(named)):
         return clusters.cluster(named)
     return load(Cluster, Path(named))
 
@@ -74,15 +74,27 @@ def _named(named: str) -> Workload | Trace:
     if named in workloads.names():
         return workloads.preset(named)
     path = Path(named)
-    if path.is_file():
+    if _is_file(path):
         return _file(path)
-    if (path / "run.json").is_file() or (RUNS / named / "run.json").is_file():
+    if _is_file(path / "run.json") or _is_file(RUNS / named / "run.json"):
         return run.read(RunFolder.open(named))
-    if path.is_dir():
+    if _exists(path):
         return _folder(path)
     raise UsageError(
         f"There is no workload '{named}'; there are: {', '.join(workloads.names())}. Nor is it a file, or a run."
     )
+
+
+def _is_file(path: Path) -> bool:
+    return _exists(path) and path.is_file()
+
+
+def _exists(path: Path) -> bool:
+    """Also of a name that is too long to be one."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _file(path: Path) -> Workload | Trace:

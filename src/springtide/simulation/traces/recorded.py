@@ -83,10 +83,9 @@ def recorded(
     per_step = groups_per_step or trace.groups_per_step or min(GROUPS_PER_STEP, groups)
     told = list(trace.assumptions)
     if not trace.sizes:
-        told.append(
-            f"The format has no groups: each {size} episodes in order are one"
-            f"{f', filled up from the beginning ({len(trace.slots)} episodes)' if len(trace.slots) % size else ''}."
-        )
+        filled = f", filled up from the beginning ({_counted(len(trace.slots), 'episode')})"
+        rest = filled if len(trace.slots) % size else ""
+        told.append(f"The format has no groups: each {size} episodes in order are one{rest}.")
     elif smaller := sum(count < size for count in trace.sizes):
         told.append(f"{smaller} of {groups} groups have fewer than {size} episodes and play some of them twice.")
     told.append(

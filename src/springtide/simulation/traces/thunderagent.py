@@ -14,7 +14,7 @@ from springtide.core.errors import UsageError
 from springtide.simulation.distribution import Constant
 from springtide.simulation.traces.lines import NAME_MAX, SECONDS_MAX, TOKENS_MAX, records, rows
 from springtide.simulation.traces.trace import TURNS_MAX, Episode, Trace
-from springtide.simulation.workload import preset
+from springtide.simulation.workload import Workload, preset
 
 PROFILES = "ThunderAgent step profiles"
 STAGES = "ThunderAgent stage timings"
@@ -111,8 +111,9 @@ def _trace(path: Path, kind: str, paces: Sequence[Pace], assumptions: Sequence[s
     if not paces:
         raise UsageError(f"{path}: this {kind} file has no step of the model that came to its end; name a longer one.")
     slots, cut = [], 0
+    work = preset(TOKENS_OF).model_copy(update={"failure": 0.0})
     for number, pace in enumerate(paces):
-        episode = _episode(number, pace)
+        episode = _episode(work, number, pace)
         cut += len(pace.waits) - len(episode.turns)
         slots.append((episode,))
     told = [DRAWN, *assumptions, REWARDED]
@@ -121,10 +122,9 @@ def _trace(path: Path, kind: str, paces: Sequence[Pace], assumptions: Sequence[s
     return Trace(name=path.name, format=kind, slots=tuple(slots), assumptions=tuple(told))
 
 
-def _episode(number: int, pace: Pace) -> Episode:
+def _episode(work: Workload, number: int, pace: Pace) -> Episode:
     turns = Constant(type="constant", value=len(pace.waits), high=TURNS_MAX)
-    work = preset(TOKENS_OF).model_copy(update={"turns": turns, "failure": 0.0})
-    script = work.script(seed=0, task=number, slot=0, attempt=1)
+    script = work.model_copy(update={"turns": turns}).script(seed=0, task=number, slot=0, attempt=1)
     return Episode(
         turns=tuple(turn._replace(latency=wait) for turn, wait in zip(script.turns, pace.waits, strict=False)),
         trained=script.trained,
