@@ -163,6 +163,7 @@ SEEN = Readiness(
     appended=400.0,
     turns=20.0,
     trained=9000.0,
+    longest=None,
     interval=1.0,
     backlog=0,
     oldest=0.0,

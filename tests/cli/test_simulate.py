@@ -39,7 +39,7 @@ def test_a_picture_is_drawn(springtide, tmp_path):
         ((), "Name a workload"),
         (("shopp",), "There is no workload 'shopp'; there are: gui"),
         (("shop", "--cluster", "h200"), "There is no cluster 'h200'; there are: h100-14b"),
-        (("shop", "--set", "rollout_ranks=8"), "rollout_ranks = 8 leaves none of the 8 ranks"),
+        (("shop", "--set", "rollout_ranks=9"), "rollout_ranks = 9, but 'h100-7b' has 8 ranks"),
         (("shop", "--set", "rollout_rank=8"), "did you mean rollout_ranks"),
         (("shop", "--picture", "missing/shop.png"), "there is no folder missing; make it, or name another"),
         (("shop", "--picture", "shop.txt"), "a picture's name ends in one of .png"),

@@ -28,6 +28,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("cancel"), st.integers(0, MEMBERS - 1)),
     st.tuples(st.just("refresh"), st.integers(0, MEMBERS - 1)),
     st.tuples(st.just("update"), st.sampled_from(["keep", "recompute"])),
+    st.tuples(st.just("suspend"), st.just(0)),
 )
 
 
@@ -66,6 +67,9 @@ class Play:
             self.engine.load_weights(number=self.number, weights=self.weights, kv=value)  # type: ignore[arg-type]
         elif action == "submit_all":
             self.submit(list(range(MEMBERS)))
+        elif action == "suspend":
+            self.engine.suspend()
+            assert self.engine.stats().hot_tokens == self.engine.stats().running == 0
         elif action == "submit":
             self.submit([int(value)])
         else:

@@ -70,6 +70,9 @@ class FakeEngine:
     def prefetch(self, member):
         pass
 
+    def suspend(self):
+        pass
+
     def hand_over(self, member):
         self.release(member)
 

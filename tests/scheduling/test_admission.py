@@ -17,7 +17,7 @@ def law(**changes):
 
 
 def seen(**changes):
-    plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "turns": None}
+    plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "turns": None, "longest": None}
     return Readiness(
         **(plain | {"trained": None, "interval": None, "backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes)
     )

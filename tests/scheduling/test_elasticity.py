@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from springtide.scheduling.costs import ServiceCosts
-from springtide.scheduling.elasticity import COOLDOWN, Demand, Elasticity, Rates
+from springtide.scheduling.elasticity import COOLDOWN, DOUBT, Demand, Elasticity, Rates
 from springtide.scheduling.readiness import Readiness
 
 NOTHING = dict.fromkeys(ServiceCosts.model_fields, 0.0)
@@ -15,7 +15,9 @@ RATES = Rates(costs=COSTS, kv_tokens=10_000, max_batch=20)
 
 def seen(**changes):
     plain = {"environment": 0.0, "context": 1000.0, "output": 50.0, "appended": 0.0, "turns": 4.0, "trained": 1000.0}
-    return Readiness(**(plain | {"interval": None, "backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes))
+    return Readiness(
+        **(plain | {"longest": None, "interval": None, "backlog": 0, "oldest": 0.0, "open": 0, "ended": 99} | changes)
+    )
 
 
 def demand(**changes):
@@ -43,6 +45,42 @@ def test_training_goes_by_tokens():
 def test_nothing_moves_before_enough_is_known():
     assert Elasticity(RATES).split(seen(turns=None), 4, demand()) == 4
     assert Elasticity(RATES).split(seen(ended=3), 4, demand()) == 4
+
+
+def test_ranks_that_take_turns_do_one_after_the_other():
+    costs = COSTS.model_copy(update={"optimizer": 0.5, "publish": 1.0, "swap": 0.25})
+    rates = Rates(costs=costs, kv_tokens=10_000, max_batch=20)
+    # Eight make a hundred in 5 s and train on them in 37.5 s; what the model swaps with goes out and comes back.
+    alone = rates.throughput(seen(), 8, demand(turns=True))
+    assert alone == pytest.approx((1 - DOUBT) * 100 / (5 + 37.5 + 0.5 + 1.0 + 2 * 0.25))
+    scored = rates.throughput(seen(), 8, demand(reference=True))
+    assert scored == pytest.approx((1 - DOUBT) * 100 / (5 + 37.5 + 0.5 + 1.0 + 4 * 0.25))
+
+
+def test_taking_turns_all_wait_for_the_longest_episode():
+    # Of 200 episodes each of eight ranks has 25, of which b = 25 t / (t + 2) are on the device, for t = 50 (0.01 +
+    # 0.001 b): b = 7.66 and t = 0.883 s. Forty turns take 115.3 s; the bound allows an episode two steps.
+    known, wanted = seen(environment=2.0, longest=40.0), demand(live=200, turns=True)
+    assert RATES.slowest(known, 8, 200) == pytest.approx(115.31, rel=1e-3)
+    assert RATES.throughput(known, 8, wanted) == pytest.approx((1 - DOUBT) * 100 / (57.66 + 37.5), rel=1e-3)
+    # Four turns take less than the batch does.
+    made = 100 * 4 / (8 * 7.656 / 0.8828)
+    short = RATES.throughput(seen(environment=2.0, longest=4.0), 8, wanted)
+    assert short == pytest.approx((1 - DOUBT) * 100 / (made + 37.5), rel=1e-3)
+
+
+def test_ranks_take_turns_where_no_split_is_even():
+    # Two ranks: one makes 2.5 per second and trains on 5. Both make a hundred in 20 s and train on them in 10.
+    two, uneven = demand(ranks=2, turns=True), seen(trained=200 / 3)
+    assert RATES.throughput(uneven, 1, two) == pytest.approx(2.5)
+    assert Elasticity(RATES).split(uneven, 1, two) == 2
+    assert Elasticity(RATES).split(uneven, 1, demand(ranks=2)) == 1, "who may not take turns does not"
+    # Where one trains on as many as the other makes, both in turns are no faster.
+    assert Elasticity(RATES).split(seen(trained=400 / 3), 2, two) == 1
+
+
+def test_one_rank_can_only_take_turns():
+    assert Elasticity(RATES).split(seen(), 1, demand(ranks=1, turns=True)) == 1
 
 
 def best_split():

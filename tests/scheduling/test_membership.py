@@ -63,14 +63,15 @@ def test_what_is_said_of_an_earlier_life_changes_nothing():
 @given(
     ranks=st.integers(2, 7),
     rollout=st.integers(1, 7),
-    changes=st.lists(st.tuples(st.sampled_from(["split", "died", "joined"]), st.integers(0, 6)), max_size=40),
+    changes=st.lists(st.tuples(st.sampled_from(["split", "turns", "died", "joined"]), st.integers(0, 6)), max_size=40),
 )
 def test_every_living_rank_has_one_role_and_no_role_is_left_alone(ranks, rollout, changes):
     members = Membership.of(ranks, min(rollout, ranks))
     for kind, number in changes:
         rank = number % ranks
         before = members
-        event = {"split": RolesSet(number), "joined": RankJoined(rank)}.get(kind) or RankDied(rank, members.since[rank])
+        events = {"split": RolesSet(number), "turns": RolesSet(number, together=True), "joined": RankJoined(rank)}
+        event = events.get(kind) or RankDied(rank, members.since[rank])
         members = event.of(members)
         living = [rank for rank in range(ranks) if members.lives(rank)]
         if members.together:

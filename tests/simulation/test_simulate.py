@@ -50,6 +50,6 @@ def test_staleness_is_bounded_time_adds_up_and_the_bound_is_not_beaten(name, str
     assert 0 < run.goodput <= most.fluid * 1.1
 
 
-def test_a_split_that_leaves_nobody_to_train_is_refused():
-    with pytest.raises(UsageError, match=r"rollout_ranks = 4 leaves none of the 4 ranks"):
-        simulate(small("shop"), H100, Strategy(mode="async", rollout_ranks=4), seed=0, steps=1)
+def test_more_ranks_than_there_are_is_refused():
+    with pytest.raises(UsageError, match=r"rollout_ranks = 5, but '.*' has 4 ranks; name no more"):
+        simulate(small("shop"), H100, Strategy(mode="async", rollout_ranks=5), seed=0, steps=1)

@@ -125,6 +125,11 @@ class TorchEngine:
         if session is not None and session.turn is None:
             self._residents.prefetch(session)
 
+    def suspend(self) -> None:
+        self._turns.suspend()
+        for session in self._residents:
+            self._residents.demote(session, "warm")
+
     def hand_over(self, member: Member) -> HandedOver | None:
         session = self._residents.get(member)
         if session is None:

@@ -70,6 +70,11 @@ class Turns:
             while session.running and not self._residents.make_hot(session, len(session.tokens)):
                 self._preempt(self.running[-1])
 
+    def suspend(self) -> None:
+        """Nothing runs, and nothing is on the device; the oldest turns' KV gets the room in host memory first."""
+        for session in list(self.running):
+            self._preempt(session)
+
     def _start(self, session: Session, source: Session | None, shared: int, version: int) -> bool:
         turn = session.turn
         assert turn is not None

@@ -95,7 +95,7 @@ class RealStack:
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> ScriptedPlayer:
         return token_player(scripts=scripts, sampler=sampler, clock=clock, vocabulary=VOCABULARY)
 
-    def resize(self, training: int) -> None:
+    def resize(self, training: int, together: bool) -> None:
         raise NotImplementedError("a rank here does not change its role")
 
 

@@ -134,6 +134,11 @@ class Engine(Protocol):
         """A hint that a paused session's next turn is about to come."""
         ...
 
+    def suspend(self) -> None:
+        """The device is wanted for something else, between two steps: all KV leaves it for host memory, as far as that
+        has room. Running turns wait, and go on at the next step."""
+        ...
+
     def hand_over(self, member: Member) -> HandedOver | None:
         """A session without a turn leaves this engine. None if it is not known, or leaves nothing behind."""
         ...

@@ -95,6 +95,7 @@ class Controller:
         self._stash = stash
         self._observers = observers
         self.mover: Mover | None = None
+        self.turns = False
         self.roles: Roles | None = None
         self.admission: Admission | None = None
         self._inbox: asyncio.Queue[Item] = asyncio.Queue()
@@ -284,6 +285,8 @@ class Controller:
         await self._executor.run("trainer", prepare, name="prepare")
 
     async def _train(self, command: Train) -> None:
+        if self.turns and self.scheduler.membership.together:
+            await self._dispatch.pause()
         groups = tuple(self._stash.take(group) for group in command.groups)
         step = partial(self._trainer.step, step=command.step, groups=groups)
         report = await self._executor.run("trainer", step, name="train")
@@ -298,7 +301,10 @@ class Controller:
         )
 
     async def _publish(self, version: int) -> None:
-        self.post(await self._publication.publish(version))
+        published = await self._publication.publish(version)
+        if not self.scheduler.training:
+            self._dispatch.resume()
+        self.post(published)
 
     async def _save(self, command: SaveCheckpoint) -> None:
         save: Callable[[], None] = partial(self._checkpoints.save, command.step, self._trainer.save, command.boundary)

@@ -136,6 +136,15 @@ class Dispatch:
     def lane(self, rank: int) -> str:
         return self._ranks[rank].lane
 
+    async def pause(self) -> None:
+        """No rank is at work from now on, and their devices are free for other work: KV is in host memory, as far as
+        there is room. Turns that run go on after `resume`."""
+        await together([rank.pause() for rank in self._ranks])
+
+    def resume(self) -> None:
+        for rank in self._ranks:
+            rank.resume()
+
     async def drained(self, ranks: Iterable[int]) -> None:
         """None of these ranks has an episode any more; one that rolls out again meanwhile is not waited for."""
         for number in ranks:

@@ -20,7 +20,8 @@ RESIZE = "resize"
 
 
 class Mover:
-    """`resize`: from the next step on so many ranks train. `spawn` runs work beside the controller, by name."""
+    """`resize`: from the next step on so many ranks train, and roll out in turns or not. `spawn` runs work beside the
+    controller, by name."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class Mover:
         dispatch: Dispatch,
         executor: Executor,
         membership: Membership,
-        resize: Callable[[int], None],
+        resize: Callable[[int, bool], None],
         spawn: Callable[[str, Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._dispatch = dispatch
@@ -67,15 +68,18 @@ class Mover:
 
     async def _move(self, movers: list[int]) -> None:
         """These, together. Whoever is called back before the switch stays where it was."""
-        self._leaving = dict.fromkeys(rank for rank in movers if rank in self._rollout)
+        stays = self._wanted.rollout
+        leaving = [rank for rank in movers if rank in self._rollout and rank not in stays]
+        self._leaving = dict.fromkeys(leaving)
         self._roll_out(rank for rank in self._rollout if rank not in self._leaving)
         await self._dispatch.drained(self._leaving)
         self._leaving = {}
-        movers = [rank for rank in movers if rank not in self._rollout]
+        movers = [rank for rank in movers if rank not in leaving or rank not in self._rollout]
         training = [rank for rank in self._training if rank not in movers]
         training += [rank for rank in movers if rank in self._wanted.training]
         if set(training) != set(self._training):
-            await self._executor.run("trainer", partial(self._resize, len(training)), name=RESIZE)
+            resize = partial(self._resize, len(training), self._wanted.together)
+            await self._executor.run("trainer", resize, name=RESIZE)
             self._training = dict.fromkeys(training)
         await together([self._executor.run(self._dispatch.lane(rank), _nothing, name=SWITCH) for rank in movers])
         self._roll_out([*self._rollout, *(rank for rank in movers if rank in self._wanted.rollout)])

@@ -4,15 +4,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion
 from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
+from springtide.runtime.orders import Orders, Stays
 from springtide.runtime.parting import Parting
-from springtide.runtime.steering import Steering
+from springtide.runtime.steering import Note, Steering
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
@@ -104,6 +105,7 @@ class Rank:
         self._wake = asyncio.Event()
         self._idle = True
         self._employed = True
+        self._paused = False
         self._leaving = self._parting = False
         self._drained = asyncio.Event()
 
@@ -119,6 +121,22 @@ class Rank:
         if self._idle:
             self._declare_wait()
         return before
+
+    async def pause(self) -> None:
+        """No visit from now on; the device is free when the one that runs has ended."""
+        if self._paused:
+            return
+        self._paused = True
+        steering = self._steering
+        notes = [] if steering is None else steering.notes()
+        await self._executor.run(self.lane, partial(self._vacate, notes, self._waits.now()), name="vacate")
+        if self._idle:
+            self._declare_wait()
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._wake.set()
 
     async def drained(self) -> None:
         """Nobody is here any more, or the rank is employed again."""
@@ -178,7 +196,7 @@ class Rank:
             self._idle = True
             self._declare_wait()
             while not self._ready():
-                if not self._employed:
+                if not self._employed and not self._paused:
                     assert not self._open, "whoever has no turn has left, and whoever has one is at work"
                     self._drained.set()
                 if self._may_refresh():
@@ -200,7 +218,7 @@ class Rank:
                 await self._executor.run(self.lane, self._probe, name="probe")
                 self._judge()
 
-    def _orders(self) -> "Orders":
+    def _orders(self) -> Orders:
         """What the next visit is to do, for the lane."""
         if self._employed:
             late, self._late = self._late, []
@@ -249,7 +267,7 @@ class Rank:
         return self._budget is None or self._budget.trusted
 
     def _may_refresh(self) -> bool:
-        return self._refresh is not None and self._may_be_stale and self._employed
+        return self._refresh is not None and self._may_be_stale and self._employed and not self._paused
 
     def _judge(self) -> None:
         """Tell the budget what was probed since the last time."""
@@ -270,6 +288,8 @@ class Rank:
             )
 
     def _ready(self) -> bool:
+        if self._paused:
+            return False
         if self._lockstep:
             return bool(self._queue) and len(self._queue) == len(self._open)
         work = self._queue or self._busy or self._releases or self._cancels or self._arrivals or self._late
@@ -278,10 +298,12 @@ class Rank:
     def _declare_wait(self) -> None:
         if not self._employed:
             self._ledger.wait_for(OTHER_ROLE)
+        elif self._paused:
+            self._ledger.wait_for("training")
         else:
             self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
 
-    def _visit(self, orders: "Orders") -> tuple[list[Finished], list[Parting], bool]:
+    def _visit(self, orders: Orders) -> tuple[list[Finished], list[Parting], bool]:
         if self._before is None:
             self._before = self._engine.stats()
         self._engine.trust_kv(orders.trusts)
@@ -304,6 +326,11 @@ class Rank:
         held = self._steering is not None and self._steering.holds
         return finished, partings, held or self._engine.has_work()
 
+    def _vacate(self, notes: list[Note], now: float) -> None:
+        if self._steering is not None:
+            self._steering.vacate(notes, now)
+        self._engine.suspend()
+
     def _take_over(self, arrival: Parting, now: float) -> None:
         if self._steering is not None:
             self._steering.join(arrival, now)
@@ -311,7 +338,7 @@ class Rank:
             self._engine.take_over(arrival.member, arrival.handed)
 
     def _partings(
-        self, stays: "Stays", withdrawn: list[SampleRequest], finished: list[Finished], now: float
+        self, stays: Stays, withdrawn: list[SampleRequest], finished: list[Finished], now: float
     ) -> list[Parting]:
         """Everybody whose turn is not in the engine leaves."""
         requests = {request.member: request for request in withdrawn}
@@ -352,28 +379,6 @@ class Rank:
         if self._steering is not None and kv == "recompute":
             self._steering.dropped()
         return proof
-
-
-class Stays(NamedTuple):
-    """Who is on a rank that takes no more turns: `open` in order, of whom `running` have a turn here. `withdraw`: gives
-    back turns that have not entered the engine; `late` ones were not even told to retention."""
-
-    withdraw: Callable[[], list[SampleRequest]]
-    late: list[SampleRequest]
-    open: tuple[Member, ...]
-    running: frozenset[Member]
-
-
-class Orders(NamedTuple):
-    """What a visit is to do: `choose` says which turns enter, unless everybody leaves (`stays`)."""
-
-    choose: Callable[[], list[SampleRequest]]
-    cancels: list[Member]
-    arrivals: list[Parting]
-    releases: list[Member]
-    trusts: bool
-    now: float
-    stays: Stays | None
 
 
 def _all_of(requests: list[SampleRequest]) -> list[SampleRequest]:

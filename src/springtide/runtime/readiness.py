@@ -25,9 +25,10 @@ class ReadinessFeed:
                 self._fold.groups_taken(command.groups)
 
     def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
-        for group in groups:
-            for member in group.valid_members:
-                self._fold.played(member.turns, sum(member.lengths))
+        members = [member for group in groups for member in group.valid_members]
+        for member in members:
+            self._fold.played(member.turns, sum(member.lengths))
+        self._fold.stepped(max(member.turns for member in members))
 
     def recovered(self, report: StepReport, groups: Sequence[Group]) -> None:
         self.trained(report, groups)

@@ -15,7 +15,7 @@ class Splitter(Protocol):
     """A policy of elasticity."""
 
     def split(self, seen: Readiness, rollout: int, demand: Demand) -> int:
-        """Ranks that roll out from now on. Asked once per version, between steps."""
+        """Ranks that roll out from now on; all of them where they take turns. Asked once per version, between steps."""
         ...
 
 
@@ -47,4 +47,4 @@ class Roles:
         rollout, demand = len(members.rollout), msgspec.structs.replace(self._demand, ranks=members.alive)
         wanted = self._elasticity.split(self._fold.snapshot(self._now()), rollout, demand)
         if wanted != rollout:
-            self._post(RolesSet(wanted))
+            self._post(RolesSet(wanted, together=wanted == members.alive))

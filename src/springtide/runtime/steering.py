@@ -64,6 +64,12 @@ class Steering:
             self._engine.prefetch(member)
         return [self._held.pop(member) for member in plan.submit]
 
+    def vacate(self, notes: list[Note], now: float) -> None:
+        """Before the engine is suspended."""
+        self._catch_up(notes, now)
+        for member, place in self._residency.vacate(now).demote:
+            self._engine.demote(member, place)
+
     def withdraw(self, notes: list[Note], now: float) -> list[SampleRequest]:
         """The turns that are still here, given back: this rank takes no more."""
         self._catch_up(notes, now)

@@ -1,4 +1,4 @@
-"""How many ranks roll out and how many train: where the slower of the two is fastest.
+"""How many ranks roll out and how many train: where the slower of the two is fastest, or all in turns.
 
 Rates come from what episodes are like now (readiness) and what work takes (service costs), not from how busy ranks
 were: a rank whose batch is half empty is busy all the time.
@@ -14,13 +14,15 @@ from springtide.scheduling.readiness import Readiness
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What the split is chosen for. `ranks` in all, of which `least` at least train. `batch`: episodes of a train step;
-    `live`: that the staleness bound allows in flight. `reference`: training needs its log-probs."""
+    `live`: that the staleness bound allows in flight. `reference`: training needs its log-probs. `turns`: all ranks may
+    roll out and train in turns, too."""
 
     ranks: int
     batch: int
     live: int
     reference: bool
     least: int = 1
+    turns: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,23 @@ class Rates:
 
     def rollout(self, seen: Readiness, ranks: int, live: int) -> float | None:
         """With `live` episodes in flight, of which each rank has its share: on the device or with its environment."""
-        if seen.context is None or seen.output is None or seen.appended is None or seen.turns is None:
+        found = self._busy(seen, ranks, live)
+        if found is None or seen.turns is None:
+            return None
+        turn, batch = found
+        return ranks * batch / (turn * seen.turns)
+
+    def slowest(self, seen: Readiness, ranks: int, live: int) -> float:
+        """Seconds of a step's longest episode among `live` ones; 0 while too little is known."""
+        found = self._busy(seen, ranks, live)
+        if found is None or seen.longest is None:
+            return 0.0
+        turn, _ = found
+        return seen.longest * (turn + (seen.environment or 0.0))
+
+    def _busy(self, seen: Readiness, ranks: int, live: int) -> tuple[float, float] | None:
+        """Seconds of a turn on the device, and the turns that share it."""
+        if seen.context is None or seen.output is None or seen.appended is None:
             return None
         most = max(1.0, min(self.max_batch, self.kv_tokens / seen.context))
         share = live / ranks
@@ -42,7 +60,7 @@ class Rates:
         for _ in range(ROUNDS):
             turn = self._turn_seconds(seen, batch)
             batch = min(most, share * turn / (turn + (seen.environment or 0.0)))
-        return ranks * batch / (turn * seen.turns)
+        return turn, batch
 
     def training(self, seen: Readiness, ranks: int, *, reference: bool) -> float | None:
         if seen.trained is None:
@@ -60,7 +78,10 @@ class Rates:
         return seen.output * step + batch * prefill
 
     def throughput(self, seen: Readiness, rollout: int, demand: Demand) -> float | None:
-        """Of the slower side; each step costs both a publication, and the trainer an update."""
+        """Of the slower side; each step costs both a publication, and the trainer an update. Of both in turns where all
+        ranks roll out."""
+        if rollout == demand.ranks:
+            return self._in_turns(seen, demand)
         made = self.rollout(seen, rollout, demand.live)
         used = self.training(seen, demand.ranks - rollout, reference=demand.reference)
         if made is None or used is None:
@@ -68,8 +89,24 @@ class Rates:
         update = self.costs.optimizer + self.costs.publish
         return demand.batch / max(demand.batch / made + self.costs.publish, demand.batch / used + update)
 
+    def _in_turns(self, seen: Readiness, demand: Demand) -> float | None:
+        """Optimizer and gradients are swapped in and out for each step, and so is the reference. An episode lives
+        through no more rollouts than the staleness bound allows, so that they take as long as the longest needs."""
+        made = self.rollout(seen, demand.ranks, demand.live)
+        used = self.training(seen, demand.ranks, reference=demand.reference)
+        if made is None or used is None:
+            return None
+        needed = self.slowest(seen, demand.ranks, demand.live) * demand.batch / demand.live
+        swaps = (4 if demand.reference else 2) * self.costs.swap
+        trains = demand.batch / used + self.costs.optimizer + self.costs.publish + swaps
+        return (1 - DOUBT) * demand.batch / (max(demand.batch / made, needed) + trains)
+
 
 ROUNDS = 8
+
+DOUBT = 0.08
+"""By how much taking turns has to be better than the best split: as much as the prediction may be wrong, of two ways to
+work that have little in common."""
 
 LEAST_GAIN = 0.05
 """Of throughput, that a move has to promise."""
@@ -101,9 +138,8 @@ class Elasticity:
         now = self.rates.throughput(seen, rollout, demand)
         if now is None or seen.ended < EPISODES:
             return rollout
-        best = max(
-            range(1, demand.ranks - demand.least + 1), key=lambda n: (self._at(seen, n, demand), -abs(n - rollout))
-        )
+        splits = [*range(1, demand.ranks - demand.least + 1), *([demand.ranks] if demand.turns else [])]
+        best: int = max(splits, key=lambda n: (self._at(seen, n, demand), -abs(n - rollout)))
         gain = self._at(seen, best, demand) / now - 1
         back = self._quiet > 0 and (best - rollout) * self._moved < 0
         if gain < LEAST_GAIN or back:

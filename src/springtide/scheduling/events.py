@@ -93,13 +93,14 @@ class ConcurrencySet(msgspec.Struct, frozen=True, tag="concurrency_set"):
 
 
 class RolesSet(msgspec.Struct, frozen=True, tag="roles_set"):
-    """From now on `rollout` ranks roll out, and the others train."""
+    """From now on `rollout` ranks roll out, and the others train; or all do both in turns (`together`)."""
 
     rollout: int
+    together: bool = False
 
     def of(self, membership: Membership) -> Membership:
         """What becomes of `membership`."""
-        return membership.split(self.rollout)
+        return membership.taking_turns() if self.together else membership.split(self.rollout)
 
 
 class RankDied(msgspec.Struct, frozen=True, tag="rank_died"):

@@ -55,9 +55,13 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
 
     def split(self, rollout: int) -> "Membership":
         """So many ranks roll out, as far as there are enough: the last ones leave first, the first ones come first."""
-        if self.together:
-            return self
         wanted = max(1, min(rollout, self.alive - 1))
+        if self.together and self.alive < 2:
+            return self
+        if self.together:
+            return self._next(
+                rollout=self.rollout[:wanted], training=self.training[wanted:], wanted=wanted, together=False
+            )
         if wanted == self.wanted == len(self.rollout):
             return self
         leaving, coming = self.rollout[wanted:], self.training[: max(0, wanted - len(self.rollout))]
@@ -66,6 +70,12 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
             training=sorted({*self.training, *leaving} - {*coming}),
             wanted=wanted,
         )
+
+    def taking_turns(self) -> "Membership":
+        """All that live roll out and train."""
+        living = sorted({*self.rollout, *self.training})
+        everybody = len(self.since)
+        return self if self.together else self._next(rollout=living, training=living, wanted=everybody, together=True)
 
     def died(self, rank: int) -> "Membership":
         """Without that rank; of a role that has none left, one is moved over."""

@@ -12,6 +12,8 @@ TURN_WEIGHT = 1 / 4096
 
 GROUP_WEIGHT = 1 / 16
 
+STEP_WEIGHT = 1 / 4
+
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot. Means are over recent turns, or groups; None until there was one.
@@ -19,7 +21,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     `environment`: seconds from the end of a turn until the next one is ready. `context`: tokens that a turn leaves in
     the context. `output`, `appended`: tokens that a turn samples, and that engines compute for it, those of lost KV
     left out: more than its text is longer where a history is not only appended to. `turns`, `trained`: turns
-    of an episode, and tokens that the trainer has to process for it. `interval`: seconds between complete groups.
+    of an episode, and tokens that the trainer has to process for it. `longest`: turns of a step's longest episode.
+    `interval`: seconds between complete groups.
     `backlog`: complete groups that no step has begun to train on; `oldest`: seconds since the
     first of them was complete, 0 without one. `open`: episodes in flight; `ended`: those that were.
     """
@@ -30,6 +33,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     appended: float | None
     turns: float | None
     trained: float | None
+    longest: float | None
     interval: float | None
     backlog: int
     oldest: float
@@ -62,6 +66,7 @@ class ReadinessFold:
         self._output = Mean(TURN_WEIGHT)
         self._turns = Mean(TURN_WEIGHT)
         self._trained = Mean(TURN_WEIGHT)
+        self._longest = Mean(STEP_WEIGHT)
         self._interval = Mean(GROUP_WEIGHT)
         self._paused: dict[Member, float] = {}
         self._open = 0
@@ -89,6 +94,10 @@ class ReadinessFold:
         """An episode is there to be trained on: so many turns, and tokens in all its training samples."""
         self._turns.add(turns)
         self._trained.add(trained)
+
+    def stepped(self, longest: int) -> None:
+        """A step was made of episodes of which the longest has so many turns."""
+        self._longest.add(longest)
 
     def turn_ready(self, member: Member, now: float) -> None:
         """A turn waits for its tokens."""
@@ -123,6 +132,7 @@ class ReadinessFold:
             appended=self._prefilled() / self.turns if self.turns else None,
             turns=self._turns.value,
             trained=self._trained.value,
+            longest=self._longest.value,
             interval=self._interval.value,
             backlog=len(self._complete),
             oldest=now - next(iter(self._complete.values())) if self._complete else 0.0,

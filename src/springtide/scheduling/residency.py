@@ -137,6 +137,17 @@ class Residency:
                 self._put(session, "cold")
                 self._line_up(session)
 
+    def vacate(self, now: float) -> Plan:
+        """Everybody who does not run leaves the device, which is wanted for something else."""
+        plan = Plan()
+        while self._evict(plan, now, guarded=True):
+            pass
+        for session in self._sessions.values():
+            if session.state == "ready" and session.place == "hot":
+                self._put_out(session, plan, self._policy.worth(session, now))
+                self._line_up(session)
+        return plan
+
     def parted(self, member: Member, now: float) -> Session | None:
         """The session leaves this rank, with what is known of it; its KV is not."""
         session = self._sessions.get(member)
@@ -334,8 +345,14 @@ class Residency:
         self._unpause(session, now)
         alone = self._groups[session.group].hot == 1
         self._free += self._reserved(session.own) + (session.common if alone else 0)
-        to: Literal["warm", "cold"] = "cold"
         worth = self._policy.worth(session, now)
+        if self._put_out(session, plan, worth) == "warm":
+            self._warm.push(session.member, worth)
+        return True
+
+    def _put_out(self, session: Session, plan: Plan, worth: float) -> Literal["warm", "cold"]:
+        """Off the device, to host memory if that has room, or holds what is worth less."""
+        to: Literal["warm", "cold"] = "cold"
         if session.kv <= self._host:
             for member in self._displaced(session.kv, worth):
                 self._put(self._sessions[member], "cold")
@@ -343,9 +360,7 @@ class Residency:
             to = "warm" if self._host_used + session.kv <= self._host else "cold"
         plan.demote.append((session.member, to))
         self._put(session, to)
-        if to == "warm":
-            self._warm.push(session.member, worth)
-        return True
+        return to
 
     def _displaced(self, tokens: int, worth: float) -> Iterator[Member]:
         """Who leaves host memory for a session of `tokens` tokens: paused ones that are worth less."""

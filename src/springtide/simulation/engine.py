@@ -133,6 +133,11 @@ class ModelledEngine:
                 self._reload(session, session.kv, begin=self._now())
                 self._memory.paused[member] = None
 
+    def suspend(self) -> None:
+        self._stop()
+        for member in list(self._memory.hot_sessions()):
+            self._memory.move(self._memory[member], self._evicts)
+
     def hand_over(self, member: Member) -> HandedOver | None:
         """Through host memory, where there is any: its copy is there as soon as its KV is."""
         handed = self._memory.hand_over(member)
@@ -151,7 +156,8 @@ class ModelledEngine:
             running.version = number
         if kv == "recompute":
             self._dropped_at = number
-            self._drop_all()
+            self._stop()
+            self._memory.drop_all()
         else:
             self._drop_outdated()
         return PolicyVersion(number=number, digest=str(weights))
@@ -381,20 +387,13 @@ class ModelledEngine:
 
     def _drop_outdated(self) -> None:
         """Running turns whose KV is now too old compute their context again; others are looked at when they enter."""
-        for _, member in reversed(list(self._arrivals)):
-            if self._is_outdated(self._memory[member]):
-                self._queue.appendleft(self._turn_away(member))
-                self._memory.move(self._memory[member], "cold")
-        for member in reversed(list(self._batch)):
-            if self._is_outdated(self._memory[member]):
-                self._queue.appendleft(self._interrupt(member))
-                self._memory.move(self._memory[member], "cold")
+        for member in self._stop(lambda member: self._is_outdated(self._memory[member])):
+            self._memory.move(self._memory[member], "cold")
 
-    def _drop_all(self) -> None:
-        """New weights without old KV: every running turn computes its context again, paused sessions are cold."""
-        for _, member in reversed(list(self._arrivals)):
-            self._queue.appendleft(self._turn_away(member))
-        for member in reversed(list(self._batch)):
-            self._queue.appendleft(self._interrupt(member))
-        self._memory.drop_all()
-        self._ends.clear()
+    def _stop(self, stops: Callable[[Member], bool] = lambda _: True) -> list[Member]:
+        """What runs, of these, is at the head of the queue, in order."""
+        arriving = [member for _, member in reversed(self._arrivals) if stops(member)]
+        running = [member for member in reversed(self._batch) if stops(member)]
+        self._queue.extendleft(self._turn_away(member) for member in arriving)
+        self._queue.extendleft(self._interrupt(member) for member in running)
+        return arriving + running

@@ -160,6 +160,10 @@ class KvMemory:
             self.move(session, "warm")
         return session.kv
 
+    def hot_sessions(self) -> Iterator[Member]:
+        """The longest on the device first."""
+        return (member for group in self._groups.values() for member in group)
+
     def drop_all(self) -> None:
         """Every session is cold."""
         for session in self._sessions.values():

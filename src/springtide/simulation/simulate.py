@@ -146,7 +146,7 @@ class Simulation:
         self._stack: Stack = stack or ModelledStack(
             cluster,
             strategy,
-            engines=cluster.ranks - 1 if moves else rollout,
+            engines=cluster.ranks if moves else rollout,
             training=cluster.ranks if colocated else cluster.ranks - rollout,
             colocated=colocated,
             updates=workload.updates_per_step,
@@ -185,6 +185,7 @@ class Simulation:
             resize=self._stack.resize,
             spawn=controller.spawn,
         )
+        controller.turns = self._strategy.mode == "async"
         self._set_up_policies(controller, dispatch, clock)
         begun = clock.now()
         try:
@@ -265,7 +266,9 @@ class Simulation:
             controller.roles = Roles(
                 fold,
                 self._splitter(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
-                demand=Demand(ranks=cluster.ranks, batch=batch, live=live, reference=self._strategy.reference),
+                demand=Demand(
+                    ranks=cluster.ranks, batch=batch, live=live, reference=self._strategy.reference, turns=True
+                ),
                 membership=lambda: controller.scheduler.membership,
                 now=clock.now,
                 post=controller.post,
@@ -310,11 +313,8 @@ def elastic(strategy: Strategy) -> bool:
 
 def _refuse(strategy: Strategy, cluster: Cluster, rollout: int, *, moves: bool) -> None:
     """UsageError for what does not go together."""
-    if rollout > cluster.ranks or (rollout == cluster.ranks and strategy.mode == "async"):
-        raise UsageError(
-            f"rollout_ranks = {rollout} leaves none of the {cluster.ranks} ranks of '{cluster.name}' to train in "
-            "async; name fewer."
-        )
+    if rollout > cluster.ranks:
+        raise UsageError(f"rollout_ranks = {rollout}, but '{cluster.name}' has {cluster.ranks} ranks; name no more.")
     if strategy.surplus > 1 and (strategy.mode == "async" or rollout < cluster.ranks):
         raise UsageError(f"surplus = {strategy.surplus:g} is for ranks that take turns; set mode = sync.")
     if strategy.versions == "newest":

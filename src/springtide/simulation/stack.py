@@ -43,8 +43,8 @@ class Stack(Protocol):
 
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> EpisodePlayer: ...
 
-    def resize(self, training: int) -> None:
-        """From now on so many ranks train."""
+    def resize(self, training: int, together: bool) -> None:
+        """From now on so many ranks train, and roll out in turns or not."""
         ...
 
 
@@ -91,8 +91,8 @@ class ModelledStack:
         barrier = TurnBarrier() if self._strategy.turnwise else None
         return ScriptedPlayer(scripts=scripts, sampler=sampler, clock=clock, barrier=barrier)
 
-    def resize(self, training: int) -> None:
-        self.trainer.resize(training)
+    def resize(self, training: int, together: bool) -> None:
+        self.trainer.resize(training, together)
 
     def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
         if name == "load_weights":

@@ -20,9 +20,9 @@ class ModelledTrainer:
 
     `spent` is what is left to wait for of the last call, in seconds by bin; a negative "rollout" gives back what has
     been booked as waiting while work went on. `colocated`: the ranks also roll out, so that weights, gradients and
-    optimizer are moved in before a step and out after it. `pipelining`: how reference and actor work share the ranks;
-    all but "full" begin with groups as they come (`prepare`). `updates`: of the optimizer, that a step's groups are
-    divided into; ranks wait for each other at each. `now`: the clock that `ready` is of.
+    optimizer are moved in before a step and out after it. `pipelining`: how reference and actor work share ranks that
+    only train; all but "full" begin with groups as they come (`prepare`). `updates`: of the optimizer, that a step's
+    groups are divided into; ranks wait for each other at each. `now`: the clock that `ready` is of.
     """
 
     exact = True
@@ -38,7 +38,7 @@ class ModelledTrainer:
         updates: int = 1,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        if colocated and pipelining != "full":
+        if colocated and pipelining not in ("full", "adaptive"):
             raise UsageError(
                 f"pipelining = {pipelining} needs ranks that only train, and all {ranks} also roll out; "
                 "use mode = async with fewer rollout_ranks, or pipelining = full."
@@ -61,9 +61,9 @@ class ModelledTrainer:
     def version(self) -> PolicyVersion:
         return PolicyVersion(self._number, str(self._number))
 
-    def resize(self, ranks: int) -> None:
+    def resize(self, ranks: int, colocated: bool) -> None:
         """From the next step on; until all ranks know each other, none of them trains."""
-        self._ranks = ranks
+        self._ranks, self._colocated = ranks, colocated
         self._away_until = self._now() + self._costs.role_switch
         if self.pipeline is not None:
             self.pipeline.resize(ranks)
@@ -77,7 +77,10 @@ class ModelledTrainer:
 
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
         members = [member for group in groups for member in group.valid_members]
-        self.spent = self._whole(groups) if self.pipeline is None else self._pipelined(self.pipeline, groups)
+        if self.pipeline is None or self._colocated:
+            self.spent = self._whole(groups)
+        else:
+            self.spent = self._pipelined(self.pipeline, groups)
         self._number = step
         trained = sum(member.trained_tokens for member in members)
         flat = sum(m.trained_tokens for g in groups if _flat(g) for m in g.valid_members)
@@ -85,6 +88,8 @@ class ModelledTrainer:
 
     def _whole(self, groups: Sequence[Group]) -> dict[str, float]:
         """The whole batch at once: the reference is swapped in, scores it, and makes room for the actor."""
+        for group in groups:
+            self._ready.pop(group.id, None)
         busiest = sum(self._busiest(part) for part in divided(groups, self._updates))
         spent = {"actor": self._costs.actor(busiest), "optimizer": self._updates * self._costs.optimizer}
         if self._reference:
