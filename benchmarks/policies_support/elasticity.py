@@ -13,7 +13,8 @@ from springtide.simulation.simulate import Outcomes
 from springtide.simulation.workload import preset
 
 EMPTY = ("training", "admission", "role_switch")
-"""Bins of a rank in rollout that has no episodes, or is on its way there."""
+"""Bins of a rank in rollout that has no episodes, or is on its way there. Where all ranks take turns, the first of them
+is the time in which it trains."""
 
 GAINS = (0.05, 0.1)
 STEPS = 9
@@ -40,7 +41,8 @@ def waited(done: Outcomes, ranks: int, first: int, last: int | None = None) -> f
         before, after = books[step], books[step + 1]
         seconds += _spent(before, after, "trainer", "rollout") * (ranks - done.splits[step])
         engines = [lane for lane in after if lane.startswith("engine")]
-        seconds += sum(_spent(before, after, lane, name) for lane in engines for name in EMPTY)
+        names = EMPTY if done.splits[step] < ranks else EMPTY[1:]
+        seconds += sum(_spent(before, after, lane, name) for lane in engines for name in names)
     return seconds / sum(done.trained_tokens[step] for step in steps)
 
 
