@@ -1,6 +1,6 @@
 """A policy of one's own: who leaves the device first when there is no room. Run it to compare it with the others."""
 
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.costs import CurrentCosts
 from springtide.scheduling.retention import Hold, Load, Recency, Session
 from springtide.simulation.cluster import cluster
 from springtide.simulation.simulate import simulate
@@ -11,11 +11,11 @@ from springtide.simulation.workload import preset
 class CheapestFirst(Recency):
     """The session whose KV takes least time to compute again leaves first, however long it has paused."""
 
-    def __init__(self, costs: ServiceCosts) -> None:
+    def __init__(self, costs: CurrentCosts) -> None:
         self.costs = costs
 
     def hold(self, session: Session, load: Load, now: float) -> Hold:
-        return Hold(until=now, order=self.costs.recompute(session.kv))
+        return Hold(until=now, order=self.costs().recompute(session.kv))
 
 
 def compare(groups_per_step: int = 64, steps: int = 4) -> dict[str, float]:

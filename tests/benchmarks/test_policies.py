@@ -173,7 +173,7 @@ SEEN = Readiness(
 
 
 def test_the_planner_moves_for_a_gain_that_is_worth_its_cost_and_rests():
-    rates = Rates(costs=HARDWARE.costs, kv_tokens=HARDWARE.kv_tokens, max_batch=HARDWARE.max_batch)
+    rates = Rates(costs=lambda: HARDWARE.costs, kv_tokens=HARDWARE.kv_tokens, max_batch=HARDWARE.max_batch)
     asked = Demand(ranks=8, batch=512, live=1024, reference=True)
     best = max(range(1, 8), key=lambda split: rates.throughput(SEEN, split, asked))
     planner = Planned(gain=0.05, every=2, cost=5.0)(rates)

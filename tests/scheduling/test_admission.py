@@ -12,7 +12,14 @@ COSTS = ServiceCosts(**(NOTHING | {"decode_base": 0.01, "decode_sequence": 0.001
 
 
 def law(**changes):
-    plain = {"costs": COSTS, "kv_tokens": 10_000, "host_tokens": 90_000, "max_batch": 20, "spare": 0.0, "reserve": 0.0}
+    plain = {
+        "costs": lambda: COSTS,
+        "kv_tokens": 10_000,
+        "host_tokens": 90_000,
+        "max_batch": 20,
+        "spare": 0.0,
+        "reserve": 0.0,
+    }
     return ConcurrencyLaw(**(plain | changes))
 
 
@@ -36,14 +43,14 @@ def test_pauses_are_filled_by_others():
 
 def test_what_the_others_append_takes_time_too():
     costs = COSTS.model_copy(update={"prefill_token": 0.001})
-    assert law(costs=costs).turn_seconds(seen(appended=100.0)) == pytest.approx(1.0 + 10 * 0.1)
+    assert law(costs=lambda: costs).turn_seconds(seen(appended=100.0)) == pytest.approx(1.0 + 10 * 0.1)
 
 
 DEAR = COSTS.model_copy(update={"prefill_base": 1e9})
 
 
 def test_no_more_than_device_and_host_hold_where_lost_kv_is_dear():
-    dear = {"costs": DEAR}
+    dear = {"costs": lambda: DEAR}
     assert law(**dear).limit(seen(environment=1e6)) == 100
     assert law(**dear, host_tokens=0).limit(seen(environment=1e6)) == 10
     assert law(**dear, reserve=0.2).limit(seen(environment=1e6)) == 80
@@ -55,14 +62,14 @@ def test_more_than_fits_as_far_as_the_device_has_time_to_compute_them_again():
     # Ten fit. A turn takes 1 s in a batch of ten, 19 s outside; to get lost KV again takes 0.4 s. Of 40 episodes three
     # in four find theirs lost: 0.1 + 0.75 * 0.4 s of the device for each turn, of which 40 / 20 s come back a second.
     costs = COSTS.model_copy(update={"prefill_token": 0.0004})
-    limit = law(costs=costs, host_tokens=0).limit(seen(environment=19.0))
+    limit = law(costs=lambda: costs, host_tokens=0).limit(seen(environment=19.0))
     assert limit == pytest.approx((20 + 10 * 0.4) / (0.1 + 0.4), abs=0.5)
     busy = 0.1 + (1 - 10 / limit) * 0.4
     assert limit / 20 == pytest.approx(1 / busy, rel=0.05), "as many turns come back as the device has time for"
 
 
 def test_where_all_fit_what_recomputing_takes_does_not_count():
-    assert law(costs=DEAR).limit(seen(environment=3.0)) == law().limit(seen(environment=3.0)) == 40
+    assert law(costs=lambda: DEAR).limit(seen(environment=3.0)) == law().limit(seen(environment=3.0)) == 40
 
 
 def test_before_the_first_turns_nothing_is_said():

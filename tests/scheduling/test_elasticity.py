@@ -10,7 +10,7 @@ NOTHING = dict.fromkeys(ServiceCosts.model_fields, 0.0)
 COSTS = ServiceCosts(
     **(NOTHING | {"decode_base": 0.01, "decode_sequence": 0.001, "forward_token": 0.001, "backward_token": 0.002})
 )
-RATES = Rates(costs=COSTS, kv_tokens=10_000, max_batch=20)
+RATES = Rates(costs=lambda: COSTS, kv_tokens=10_000, max_batch=20)
 
 
 def seen(**changes):
@@ -49,7 +49,7 @@ def test_nothing_moves_before_enough_is_known():
 
 def test_ranks_that_take_turns_do_one_after_the_other():
     costs = COSTS.model_copy(update={"optimizer": 0.5, "publish": 1.0, "swap": 0.25})
-    rates = Rates(costs=costs, kv_tokens=10_000, max_batch=20)
+    rates = Rates(costs=lambda: costs, kv_tokens=10_000, max_batch=20)
     # Eight make a hundred in 5 s and train on them in 37.5 s; what the model swaps with goes out and comes back.
     alone = rates.throughput(seen(), 8, demand(turns=True))
     assert alone == pytest.approx((1 - DOUBT) * 100 / (5 + 37.5 + 0.5 + 1.0 + 2 * 0.25))
@@ -89,7 +89,7 @@ def best_split():
 
 def moving(role_switch):
     return Elasticity(
-        Rates(costs=COSTS.model_copy(update={"role_switch": role_switch}), kv_tokens=10_000, max_batch=20)
+        Rates(costs=lambda: COSTS.model_copy(update={"role_switch": role_switch}), kv_tokens=10_000, max_batch=20)
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from springtide.core.errors import UsageError
 from springtide.core.member import Member, Purpose
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.costs import ServiceCosts, given
 from springtide.scheduling.retention import (
     BreakEven,
     Cap,
@@ -20,7 +20,7 @@ from springtide.scheduling.retention import (
     policy,
 )
 
-COSTS = ServiceCosts(
+PLAIN = ServiceCosts(
     prefill_base=0.5,
     prefill_token=0.01,
     prefill_attention=1e-4,
@@ -37,6 +37,7 @@ COSTS = ServiceCosts(
     publish=1.0,
     role_switch=1.0,
 )
+COSTS = given(PLAIN)
 FULL = Load(running=2, context=1000.0, host_free=0)
 ROOMY = Load(running=2, context=1000.0, host_free=5000)
 

@@ -35,7 +35,7 @@ from springtide.runtime.recovery import Recovery
 from springtide.runtime.stash import Stash
 from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.costs import ServiceCosts, given
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.refresh import Refresh
@@ -182,7 +182,7 @@ def _admission(law: ConcurrencyLaw, dispatch: Dispatch, controller: Controller, 
 
 def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
     return ConcurrencyLaw(
-        costs=costs,
+        costs=given(costs),
         kv_tokens=engine.capabilities.capacity_tokens,
         host_tokens=recipe.engine.host_capacity_tokens,
         max_batch=recipe.engine.max_batch,
@@ -191,7 +191,7 @@ def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
 
 
 def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Residency | None:
-    policy = None if costs is None else retention.policy(recipe.scheduling.retention, costs)
+    policy = None if costs is None else retention.policy(recipe.scheduling.retention, given(costs))
     if policy is None:
         return None
     return Residency(

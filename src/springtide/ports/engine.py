@@ -34,6 +34,16 @@ TOTALS = (
     "probed",
     "probe_difference",
     "probe_k3",
+    "visits",
+    "starts",
+    "joins",
+    "turns",
+    "attended",
+    "steps",
+    "read",
+    "reloaded",
+    "reload_seconds",
+    "reload_wait",
 )
 """Fields of EngineStats that only grow."""
 
@@ -48,6 +58,12 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     `probed` tokens were sampled over KV of earlier versions and scored again with fresh KV: `probe_difference` is the
     sum of |log p_kept - log p_fresh|, `probe_k3` that of the k3 estimate of the KL divergence, in nats. `probes_due`
     turns wait for that.
+
+    What work consisted of, in the terms of `scheduling/costs.py`: `visits` that did anything; passes with prefill,
+    of which `joins` also decoded and `starts` did not; `turns` of which anything was prefilled in them; `attended`, the
+    tokens before each prefilled one, summed; `steps` of decoding, and the tokens of KV that their sequences `read`.
+    `reloaded` tokens came from host memory: their copies took `reload_seconds`, and for `reload_wait` of these nothing
+    else could be done.
     """
 
     prefilled: int = 0
@@ -66,6 +82,16 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     probe_difference: float = 0.0
     probe_k3: float = 0.0
     probes_due: int = 0
+    visits: int = 0
+    starts: int = 0
+    joins: int = 0
+    turns: int = 0
+    attended: float = 0.0
+    steps: int = 0
+    read: int = 0
+    reloaded: int = 0
+    reload_seconds: float = 0.0
+    reload_wait: float = 0.0
 
     def since(self, before: "EngineStats") -> "EngineStats":
         """The totals without those of `before`; the gauges as they are."""

@@ -5,6 +5,9 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
+Ended = Callable[[str, str, float], None]
+"""Told of a piece of work that has ended without an error: its lane, its name, and the seconds that it took."""
+
 
 class Executor(Protocol):
     async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:
@@ -13,6 +16,10 @@ class Executor(Protocol):
         On the wall clock a lane is one thread. On the virtual clock the work runs inline and its modelled cost is
         slept. Exceptions of `work` are raised here.
         """
+        ...
+
+    def subscribe(self, ended: Ended) -> None:
+        """`ended` is called after each piece of work, on the loop, before whoever waits for the work goes on."""
         ...
 
     async def close(self) -> None: ...

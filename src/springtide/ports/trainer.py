@@ -9,6 +9,29 @@ from springtide.core.group import Group
 from springtide.core.version import PolicyVersion
 
 
+class Passes(msgspec.Struct, frozen=True, kw_only=True):
+    """Over so many `tokens` of sequences, which have `attended` tokens before them in sum; seconds that they took."""
+
+    tokens: float = 0.0
+    attended: float = 0.0
+    seconds: float = 0.0
+
+
+class StepWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What a train step consisted of on one rank, or on a rank of several on average, and what that took.
+
+    `actor`: forward and backward passes; `reference`: those of its reference that were made for the step, before it or
+    in it. `swaps` move one model's weights in one direction.
+    """
+
+    actor: Passes = Passes()
+    reference: Passes = Passes()
+    updates: int = 0
+    update_seconds: float = 0.0
+    swaps: float = 0.0
+    swap_seconds: float = 0.0
+
+
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     """An applied optimizer step. `metrics` use canonical names (telemetry/names.py)."""
 
@@ -17,6 +40,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     trained_tokens: int
     zero_advantage_tokens: int = 0
     metrics: dict[str, float] = {}
+    work: StepWork = StepWork()
 
 
 class Trainer(Protocol):

@@ -80,6 +80,7 @@ class Dispatch:
             )
             for lane, engine in zip(lanes(len(engines)), engines, strict=True)
         ]
+        self._by_lane = {rank.lane: rank for rank in self._ranks}
         self.budget = budget
         self.readiness = ReadinessFold(self._prefilled)
         self._placement = GroupAffinity(len(self._ranks))
@@ -192,6 +193,10 @@ class Dispatch:
             return self._ranks[0].stats
         names = EngineStats.__struct_fields__
         return EngineStats(**{name: sum(getattr(rank.stats, name) for rank in self._ranks) for name in names})
+
+    def stats_of(self, lane: str) -> EngineStats:
+        """Of the rank on that lane, as of its last visit."""
+        return self._by_lane[lane].stats
 
     def _prefilled(self) -> int:
         return sum(rank.stats.prefilled for rank in self._ranks)

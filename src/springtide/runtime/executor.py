@@ -1,11 +1,13 @@
 """Compute on the wall clock: one thread per lane, every second of it in the ledger."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from springtide.ports.executor import Ended
 from springtide.telemetry.ledger import Ledger
 
 T = TypeVar("T")
@@ -18,6 +20,10 @@ class ThreadExecutor:
         self._ledger = ledger
         self._on_lane_start = on_lane_start or (lambda lane: None)
         self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._subscribers: list[Ended] = []
+
+    def subscribe(self, ended: Ended) -> None:
+        self._subscribers.append(ended)
 
     def _pool(self, lane: str) -> ThreadPoolExecutor:
         if lane not in self._pools:
@@ -29,11 +35,16 @@ class ThreadExecutor:
     async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:
         ledger = self._ledger.lane(lane)
 
-        def timed() -> T:
+        def timed() -> tuple[T, float]:
             with ledger.bin(name):
-                return work()
+                started = time.perf_counter()
+                result = work()
+                return result, time.perf_counter() - started
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool(lane), timed)
+        result, seconds = await asyncio.get_running_loop().run_in_executor(self._pool(lane), timed)
+        for ended in self._subscribers:
+            ended(lane, name, seconds)
+        return result
 
     async def close(self) -> None:
         """Wait for the work that runs; drop what is queued."""

@@ -11,7 +11,7 @@ where it is dear.
 
 from dataclasses import dataclass
 
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.costs import CurrentCosts
 from springtide.scheduling.readiness import Readiness
 
 YOUNG = 16
@@ -30,7 +30,7 @@ class ConcurrencyLaw:
     `start` episodes show how they are.
     """
 
-    costs: ServiceCosts
+    costs: CurrentCosts
     kv_tokens: int
     host_tokens: int
     max_batch: int
@@ -47,7 +47,7 @@ class ConcurrencyLaw:
         held = (1 - self.reserve) * (self.kv_tokens / self.padding + self.host_tokens) / (growing * seen.context)
         seconds = self.turn_seconds(seen)
         cycle, busy = seconds + (seen.environment or 0.0), seconds / self.batch(seen.context)
-        again = self.costs.recompute(round(growing * seen.context))
+        again = self.costs().recompute(round(growing * seen.context))
         useful = max(held, (cycle + held * again) / (busy + again))
         return max(1, round(min(cycle / busy * (1 + self.spare), useful)))
 
@@ -61,5 +61,6 @@ class ConcurrencyLaw:
         assert seen.output is not None
         assert seen.appended is not None
         size = self.batch(seen.context)
-        prefill = self.costs.prefill(round(seen.appended), round(seen.context)) - self.costs.prefill_base
-        return seen.output * self.costs.decode_step(round(size), round(size * seen.context)) + size * prefill
+        costs = self.costs()
+        prefill = costs.prefill(round(seen.appended), round(seen.context)) - costs.prefill_base
+        return seen.output * costs.decode_step(round(size), round(size * seen.context)) + size * prefill

@@ -1,5 +1,7 @@
 """What work takes on one rank, as a few coefficients: the model that policies predict with and simulations run on."""
 
+from collections.abc import Callable
+
 from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
@@ -58,3 +60,12 @@ class ServiceCosts(StrictModel):
     def actor(self, tokens: int) -> float:
         """Forward and backward pass over `tokens`."""
         return (self.forward_token + self.backward_token) * tokens
+
+
+CurrentCosts = Callable[[], ServiceCosts]
+"""What work takes as far as is known now. Policies ask each time that they decide, and keep nothing of it."""
+
+
+def given(costs: ServiceCosts) -> CurrentCosts:
+    """Costs that stay."""
+    return lambda: costs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.costs import CurrentCosts
 from springtide.scheduling.readiness import Readiness
 
 
@@ -29,7 +29,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 class Rates:
     """Episodes per second of `ranks` that roll out or that train; None while too little is known."""
 
-    costs: ServiceCosts
+    costs: CurrentCosts
     kv_tokens: int
     max_batch: int
 
@@ -65,14 +65,15 @@ class Rates:
     def training(self, seen: Readiness, ranks: int, *, reference: bool) -> float | None:
         if seen.trained is None:
             return None
-        token = self.costs.actor(1) + (self.costs.reference_token if reference else 0.0)
+        costs = self.costs()
+        token = costs.actor(1) + (costs.reference_token if reference else 0.0)
         return ranks / (token * seen.trained)
 
     def _turn_seconds(self, seen: Readiness, batch: float) -> float:
         assert seen.context is not None
         assert seen.output is not None
         assert seen.appended is not None
-        costs = self.costs
+        costs = self.costs()
         step = costs.decode_base + batch * (costs.decode_sequence + costs.decode_context * seen.context)
         prefill = costs.prefill(round(seen.appended), round(seen.context)) - costs.prefill_base
         return seen.output * step + batch * prefill
@@ -86,8 +87,9 @@ class Rates:
         used = self.training(seen, demand.ranks - rollout, reference=demand.reference)
         if made is None or used is None:
             return None
-        update = self.costs.optimizer + self.costs.publish
-        return demand.batch / max(demand.batch / made + self.costs.publish, demand.batch / used + update)
+        costs = self.costs()
+        update = costs.optimizer + costs.publish
+        return demand.batch / max(demand.batch / made + costs.publish, demand.batch / used + update)
 
     def _in_turns(self, seen: Readiness, demand: Demand) -> float | None:
         """Optimizer and gradients are swapped in and out for each step, and so is the reference. An episode lives
@@ -97,8 +99,9 @@ class Rates:
         if made is None or used is None:
             return None
         needed = self.slowest(seen, demand.ranks, demand.live) * demand.batch / demand.live
-        swaps = (4 if demand.reference else 2) * self.costs.swap
-        trains = demand.batch / used + self.costs.optimizer + self.costs.publish + swaps
+        costs = self.costs()
+        swaps = (4 if demand.reference else 2) * costs.swap
+        trains = demand.batch / used + costs.optimizer + costs.publish + swaps
         return (1 - DOUBT) * demand.batch / (max(demand.batch / made, needed) + trains)
 
 
@@ -148,7 +151,7 @@ class Elasticity:
         again = self._wanted is not None and (self._wanted - rollout) * (best - rollout) > 0
         self._wanted = best
         saved = gain / (1 + gain) * demand.batch / now
-        if saved < self.rates.costs.role_switch and not again:
+        if saved < self.rates.costs().role_switch and not again:
             return rollout
         self._moved, self._quiet, self._wanted = best - rollout, COOLDOWN + 1, None
         return best

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from springtide.core.errors import UsageError
 from springtide.core.member import Member
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.costs import CurrentCosts
 from springtide.scheduling.retention_names import check, parts
 
 Place = Literal["hot", "warm", "cold"]
@@ -177,16 +177,16 @@ class MinWaste(Recency):
     its tokens.
     """
 
-    def __init__(self, costs: ServiceCosts, *, weight: float = 0.05) -> None:
+    def __init__(self, costs: CurrentCosts, *, weight: float = 0.05) -> None:
         self._costs = costs
         self._weight = weight
         self._pause = 0.0
 
     def hold(self, session: Session, load: Load, now: float) -> Hold:
         if load.host_free >= session.kv:
-            waste = self._costs.reload(session.kv) * session.kv
+            waste = self._costs().reload(session.kv) * session.kv
         else:
-            waste = self._costs.recompute(session.kv) * (session.kv + load.running * load.context)
+            waste = self._costs().recompute(session.kv) * (session.kv + load.running * load.context)
         return Hold(inf if self._pause * session.kv <= waste else now, now)
 
     def returned(self, session: Session, now: float) -> None:
@@ -222,7 +222,7 @@ class BreakEven(Recency):
     nothing can be decoded. Where outgrowing the device costs a recompute, a part of it is left to growth.
     """
 
-    def __init__(self, costs: ServiceCosts, *, exposed: float = 0.0) -> None:
+    def __init__(self, costs: CurrentCosts, *, exposed: float = 0.0) -> None:
         self._costs = costs
         self._exposed = exposed
 
@@ -235,18 +235,19 @@ class BreakEven(Recency):
         return Hold(until, until)
 
     def worth(self, session: Session, now: float) -> float:
-        costs, kv = self._costs, session.kv
+        costs, kv = self._costs(), session.kv
         return (costs.recompute(kv) - costs.reload(kv)) / max(1, kv)
 
     def price(self, load: Load) -> float:
         """GPU seconds that a token-second of KV is worth while KV is what limits the batch."""
-        costs, batch, context = self._costs, max(1, load.running), max(1.0, load.context)
+        costs, batch, context = self._costs(), max(1, load.running), max(1.0, load.context)
         step = costs.decode_base + (costs.decode_sequence + costs.decode_context * context) * batch
         return costs.decode_base / (batch * step) / context
 
     def resume(self, kv: int, load: Load) -> float:
         """GPU seconds that it takes a session of `kv` tokens to come back once it has left the device."""
-        return self._exposed * self._costs.reload(kv) if load.host_free >= kv else self._costs.recompute(kv)
+        costs = self._costs()
+        return self._exposed * costs.reload(kv) if load.host_free >= kv else costs.recompute(kv)
 
 
 class Oracle(BreakEven):
@@ -254,7 +255,7 @@ class Oracle(BreakEven):
     what returns last (Belady). Optimal for one session at one price, not for the rank as a whole.
     """
 
-    def __init__(self, costs: ServiceCosts, pauses: Pauses) -> None:
+    def __init__(self, costs: CurrentCosts, pauses: Pauses) -> None:
         super().__init__(costs)
         self._pauses = pauses
 
@@ -264,7 +265,7 @@ class Oracle(BreakEven):
         return Hold(inf if cheaper else now, -(now + pause))
 
 
-def policy(text: str, costs: ServiceCosts, pauses: Pauses | None = None) -> RetentionPolicy | None:
+def policy(text: str, costs: CurrentCosts, pauses: Pauses | None = None) -> RetentionPolicy | None:
     """One rank's own; None for the engine's own eviction on demand. UsageError for another name.
 
     `pauses`: what the oracle knows; without, there is none.

@@ -23,16 +23,18 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.engine import EngineCapabilities, EngineStats, Finished, HandedOver, KvPolicy, StaleKv
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.kv import KvMemory, Place, Session
-from springtide.simulation.stretch import INSTANT, seconds_of, steps_in
+from springtide.simulation.meter import Meter
+from springtide.simulation.stretch import INSTANT, steps_in
 from springtide.simulation.turn import Arriving, ModelledRequest, ModelledSample, Running
 
 
 class ModelledEngine:
     """Implements the Engine port for modelled requests.
 
-    `spent` is what the last visit took: seconds by bin. `evicts` says where paused sessions go when room is needed that
-    nobody made: to host memory, or nowhere. `now` is the time at which a visit begins. KV that is more than `gap`
-    versions old is computed again when its turn comes. Nothing is probed, as there is no model.
+    `meter` counts what it does and what that takes; `spent` is what the last visit took: seconds by bin. `evicts` says
+    where paused sessions go when room is needed that nobody made: to host memory, or nowhere. `now` is the time at
+    which a visit begins. KV that is more than `gap` versions old is computed again when its turn comes. Nothing is
+    probed, as there is no model.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class ModelledEngine:
         evicts: Literal["warm", "cold"] = "cold",
         gap: int = 1,
     ) -> None:
-        self._costs = cluster.costs
+        self.meter = Meter(cluster.costs)
         self._now = now
         self._evicts: Literal["warm", "cold"] = evicts
         self._gap = gap
@@ -56,8 +58,6 @@ class ModelledEngine:
             max_context=cluster.kv_tokens,
         )
         self.version = self._dropped_at = 0
-        self.spent: dict[str, float] = {}
-        self._elapsed = 0.0
         self._steps = 0
         self._queue: deque[ModelledRequest] = deque()
         self._batch: dict[Member, Running] = {}
@@ -67,8 +67,10 @@ class ModelledEngine:
         self._arrivals: deque[tuple[float, Member]] = deque()
         self._stream_free = 0.0
         self._partial: dict[Member, list[tuple[int, int]]] = {}
-        counted = ("prefilled", "reprefilled", "reused", "refreshed", "decoded", "preemptions", "reloads")
-        self._counts = dict.fromkeys(counted, 0)
+
+    @property
+    def spent(self) -> dict[str, float]:
+        return self.meter.spent
 
     # -- the port ----------------------------------------------------------------------------------------------------
 
@@ -84,18 +86,18 @@ class ModelledEngine:
         return bool(self._queue or self._batch or self._arriving)
 
     def step(self, *, max_decode_steps: int) -> list[Finished]:
-        self.spent, self._elapsed = {}, 0.0
+        self.meter.begin()
         end = self._steps + max_decode_steps
         finished: list[Finished] = []
         if self.has_work():
-            self._spend("decode", self._costs.visit)
+            self.meter.visit()
         while self._steps < end and not finished:
             self._admit()
             if self._batch:
                 self._decode(min(end, self._next_end()) - self._steps)
                 finished = list(self._finish())
             elif self._arriving:
-                self._spend("reload", max(0.0, self._arrivals[0][0] - self._time()))
+                self.meter.wait(max(0.0, self._arrivals[0][0] - self._time()))
             else:
                 break
         return finished
@@ -166,7 +168,7 @@ class ModelledEngine:
         assert trusted, "only a probe distrusts"
 
     def stale(self) -> list[StaleKv]:
-        self.spent = {}
+        self.meter.begin()
         sessions = [self._memory[member] for member in self._memory.paused]
         return [
             StaleKv(
@@ -180,7 +182,7 @@ class ModelledEngine:
         ]
 
     def refresh(self, member: Member, tokens: int) -> int:
-        self.spent = {}
+        self.meter.begin()
         if member not in self._memory.paused:
             return 0
         session = self._memory[member]
@@ -189,8 +191,7 @@ class ModelledEngine:
             fresh = max(fresh, min(session.common, session.kv))
         new = min(tokens, session.kv - fresh)
         if new > 0:
-            self.spent = {"refresh": self._costs.prefill(new, fresh)}
-            self._counts["refreshed"] += new
+            self.meter.refresh(new, fresh)
         session.versions.renew(fresh + new, self.version)
         return fresh + new - before
 
@@ -200,7 +201,7 @@ class ModelledEngine:
     def stats(self) -> EngineStats:
         memory = self._memory
         return EngineStats(
-            **self._counts,
+            **self.meter.counts,  # type: ignore[arg-type]
             demotions=memory.demotions,
             hot_tokens=memory.hot,
             warm_tokens=memory.warm,
@@ -237,7 +238,7 @@ class ModelledEngine:
             self._queue.popleft()
             computes |= self._start(session, request, begin)
         if computes:
-            self._spend("prefill", self._costs.join if decoding else self._costs.prefill_base)
+            self.meter.prefill(joins=decoding)
 
     def _start(self, session: Session, request: ModelledRequest, begin: float) -> bool:
         """A turn for which there is room enters, or its reload begins. Whether anything had to be computed."""
@@ -254,8 +255,7 @@ class ModelledEngine:
 
     def _reload(self, session: Session, room: int, *, begin: float) -> None:
         """Onto the copy stream, into `room` tokens of the device."""
-        self._stream_free = session.arrives = max(begin, self._stream_free) + self._costs.reload(session.kv)
-        self._counts["reloads"] += 1
+        self._stream_free = session.arrives = max(begin, self._stream_free) + self.meter.reload(session.kv)
         self._memory.hold(session, room)
 
     def _enter(self, request: ModelledRequest, kv: int) -> bool:
@@ -273,13 +273,13 @@ class ModelledEngine:
             session.versions.extend(held, version)
         lost = max(0, represented - held)
         fresh = request.context - held - lost
-        self._counts["reused"] += min(held, represented)
-        self._counts["reprefilled"] += lost
-        self._counts["prefilled"] += fresh
+        self.meter.count("reused", min(held, represented))
+        self.meter.count("reprefilled", lost)
+        self.meter.count("prefilled", fresh)
         if lost + fresh:
-            self._spend("prefill", self._costs.turn)
-        self._compute("recompute", lost, held)
-        self._compute("prefill", fresh, held + lost)
+            self.meter.turn()
+        self.meter.compute("recompute", lost, held)
+        self.meter.compute("prefill", fresh, held + lost)
         session.versions.extend(request.context - held, version)
         self._memory.hold(session, request.context)
         running = Running(request, self._steps, self._steps + request.output, version, self._steps)
@@ -300,16 +300,8 @@ class ModelledEngine:
         self._memory.hold(session, arriving.held)
         return arriving.request
 
-    def _compute(self, bin_name: str, tokens: int, before: int) -> None:
-        if tokens:
-            self._spend(bin_name, self._costs.prefill(tokens, before) - self._costs.prefill_base)
-
-    def _spend(self, bin_name: str, seconds: float) -> None:
-        self.spent[bin_name] = self.spent.get(bin_name, 0.0) + seconds
-        self._elapsed += seconds
-
     def _time(self) -> float:
-        return self._now() + self._elapsed
+        return self._now() + self.meter.elapsed
 
     # -- decoding ----------------------------------------------------------------------------------------------------
 
@@ -325,14 +317,13 @@ class ModelledEngine:
         batch = len(self._batch)
         if self._arrivals:
             left = self._arrivals[0][0] - self._time()
-            steps = min(steps, steps_in(self._costs, left, batch=batch, context=self._context))
+            steps = min(steps, steps_in(self.meter.costs, left, batch=batch, context=self._context))
         if not self._make_room(batch * steps):
             steps = max(1, (self._memory.capacity - self._memory.hot) // batch)
-        self._spend("decode", seconds_of(self._costs, steps, batch=batch, context=self._context))
+        self.meter.decode(steps, batch=batch, context=self._context)
         self._steps += steps
         self._context += batch * steps
         self._memory.hot += batch * steps
-        self._counts["decoded"] += batch * steps
 
     def _make_room(self, tokens: int) -> bool:
         return self._memory.make_room(tokens, to=self._evicts)
@@ -345,7 +336,7 @@ class ModelledEngine:
         else:
             member = next(reversed(self._batch))
             self._queue.appendleft(self._interrupt(member))
-        self._counts["preemptions"] += 1
+        self.meter.count("preemptions")
         self._memory.move(self._memory[member], self._evicts)
 
     def _interrupt(self, member: Member) -> ModelledRequest:

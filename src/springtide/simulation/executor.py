@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from springtide.ports.executor import Ended
 from springtide.simulation.contention import CoreSharing
 from springtide.telemetry.ledger import Ledger
 
@@ -30,6 +31,10 @@ class InlineExecutor:
         self._watch = watch
         self._sharing = sharing
         self._locks: dict[str, asyncio.Lock] = {}
+        self._subscribers: list[Ended] = []
+
+    def subscribe(self, ended: Ended) -> None:
+        self._subscribers.append(ended)
 
     async def run(self, lane: str, work: Callable[[], T], *, name: str) -> T:
         lock = self._locks.get(lane)
@@ -46,6 +51,8 @@ class InlineExecutor:
                 longer = await self._spend(lane, seconds)
             if isinstance(cost, Mapping):
                 books.split(name, {part: longer * spent for part, spent in cost.items()})
+            for ended in self._subscribers:
+                ended(lane, name, longer * seconds)
             return result
 
     async def _spend(self, lane: str, seconds: float) -> float:

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
@@ -24,12 +24,14 @@ class Pipeline:
     """Training ranks that begin a step before it is full. `modes`: what each step has run.
 
     `setting` names one mode for all steps, or "adaptive": then a step's mode is decided when its work can begin, with
-    what is there by then and how work has arrived before. UsageError for a mode that `ranks` ranks cannot run.
+    what is there by then and how work has arrived before, by the costs that are `expected`. UsageError for a mode that
+    `ranks` ranks cannot run.
     """
 
-    def __init__(self, setting: str, *, ranks: int, costs: StageCosts) -> None:
+    def __init__(self, setting: str, *, ranks: int, costs: StageCosts, expected: Callable[[], StageCosts]) -> None:
         self._ranks = ranks
-        self._costs = costs
+        self.costs = costs
+        self._expected = expected
         self._static = None if setting == "adaptive" else static(setting, ranks)
         if costs.reference == 0:
             self._static = Adapter()
@@ -62,7 +64,7 @@ class Pipeline:
         begin = max(free, groups[0][0]) if groups else free
         mode = self._decide(groups, begin) if self._static is None else self._static
         units = [Unit(ready, tokens) for ready, sizes in groups for tokens in sizes]
-        done = schedule(mode, units, self._ranks, self._costs, begin, holding=self._holding)
+        done = schedule(mode, units, self._ranks, self.costs, begin, holding=self._holding)
         self.modes.append(mode)
         self._holding = done.holding
         return done
@@ -74,7 +76,7 @@ class Pipeline:
         count = round(fmean(len(sizes) for sizes in here)) if here else 0
         usual = (round(fmean(unit.tokens for unit in known)),) * count if known else ()
         decided = self._pipeliner.decide(
-            known, len(late), usual, self._ranks, self._costs, begin, holding=self._holding
+            known, len(late), usual, self._ranks, self._expected(), begin, holding=self._holding
         )
         self._pipeliner = decided.observe(begin, late)
         assert decided.mode is not None

@@ -16,6 +16,7 @@ from springtide.ports.trainer import StepReport
 from springtide.runtime.admission import Admission
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.controller import Controller
+from springtide.runtime.cost_feed import CostFeed
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.mover import Mover
@@ -28,7 +29,8 @@ from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
-from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.cost_fold import CostFold
+from springtide.scheduling.costs import CurrentCosts, given
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.membership import Membership
@@ -127,20 +129,26 @@ class Simulation:
         steps: int,
         warm_steps: int = 0,
         timeline: Timeline | None = None,
-        policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
+        policy: Callable[[CurrentCosts], RetentionPolicy] | None = None,
         splitter: Callable[[Rates], Splitter] | None = None,
         journal: Journal | None = None,
         stack: Stack | None = None,
         scheduling: Mapping[str, Any] | None = None,
+        costs: CurrentCosts | CostFold | None = None,
     ) -> None:
         """`policy` makes each rank's policy of retention, `splitter` that of elasticity, instead of the strategy's;
-        `stack` is what the run is played on, if not modelled ranks."""
+        `stack` is what the run is played on, if not modelled ranks. `costs` are what policies go by: some that stay, or
+        that are fitted, instead of the strategy's."""
         moves = splitter is not None or elastic(strategy)
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if moves else cluster.ranks)
         _refuse(strategy, cluster, rollout, moves=moves)
         self._workload, self._strategy = workload, strategy
         self._policy = policy
         self._splitter = splitter or (Elasticity if moves else None)
+        if costs is None:
+            costs = given(cluster.costs) if strategy.costs == "given" else CostFold(cluster.costs)
+        self._fold = costs if isinstance(costs, CostFold) else None
+        self._costs = costs.now if isinstance(costs, CostFold) else costs
         self._warm = warm_steps
         colocated = rollout == cluster.ranks
         self._stack: Stack = stack or ModelledStack(
@@ -151,11 +159,12 @@ class Simulation:
             colocated=colocated,
             updates=workload.updates_per_step,
             timeline=timeline,
+            expected=self._costs,
         )
         self.trainer, self.engines = self._stack.trainer, self._stack.engines
         self._cluster = cluster
         self._membership = Membership.of(cluster.ranks, rollout)
-        self._law = _law(cluster, strategy)
+        self._law = _law(cluster, strategy, self._costs)
         self._scripts = Scripts(workload, seed)
         self._journal: Journal = journal or NoJournal()
         self._config = SchedulingConfig(
@@ -194,6 +203,13 @@ class Simulation:
             await executor.close()
         return self._outcomes([end - begun for end in steps.ends], steps, ledger, dispatch.stats)
 
+    def _cost_feed(self, executor: Executor, dispatch: Dispatch) -> list[Observer]:
+        if self._fold is None:
+            return []
+        feed = CostFeed(self._fold, dispatch.stats_of)
+        executor.subscribe(feed.ended)
+        return [feed]
+
     def _dispatch(self, executor: Executor, clock: LoopClock, ledger: Ledger) -> Dispatch:
         decode_steps = self._strategy.decode_steps
         if self._strategy.versions == "own":
@@ -227,6 +243,7 @@ class Simulation:
         player = self._stack.player(scripts=self._scripts, sampler=dispatch, clock=clock)
         steps.split = lambda: dispatch.rollout_ranks
         observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
+        observers += self._cost_feed(executor, dispatch)
         if isinstance(executor, Turns):
             observers.append(executor)
         controller = Controller(
@@ -265,7 +282,7 @@ class Simulation:
             live = (self._config.staleness + 1) * batch
             controller.roles = Roles(
                 fold,
-                self._splitter(Rates(costs=cluster.costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
+                self._splitter(Rates(costs=self._costs, kv_tokens=cluster.kv_tokens, max_batch=cluster.max_batch)),
                 demand=Demand(
                     ranks=cluster.ranks, batch=batch, live=live, reference=self._strategy.reference, turns=True
                 ),
@@ -275,11 +292,10 @@ class Simulation:
             )
 
     def _residency(self, engine: Engine) -> Residency | None:
-        costs = self._cluster.costs
         if self._policy is not None:
-            policy: RetentionPolicy | None = self._policy(costs)
+            policy: RetentionPolicy | None = self._policy(self._costs)
         else:
-            policy = retention.policy(self._strategy.retention, costs, self._scripts.pause)
+            policy = retention.policy(self._strategy.retention, self._costs, self._scripts.pause)
         if policy is None:
             return None
         return Residency(
@@ -326,11 +342,11 @@ def _refuse(strategy: Strategy, cluster: Cluster, rollout: int, *, moves: bool) 
         )
 
 
-def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
+def _law(cluster: Cluster, strategy: Strategy, costs: CurrentCosts) -> ConcurrencyLaw | None:
     if strategy.admission == "fixed":
         return None
     return ConcurrencyLaw(
-        costs=cluster.costs,
+        costs=costs,
         kv_tokens=cluster.kv_tokens,
         host_tokens=cluster.host_tokens if strategy.evicts == "warm" else 0,
         max_batch=cluster.max_batch,
@@ -350,7 +366,7 @@ def simulate(
     steps: int,
     warm_steps: int = 0,
     timeline: Timeline | None = None,
-    policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
+    policy: Callable[[CurrentCosts], RetentionPolicy] | None = None,
     splitter: Callable[[Rates], Splitter] | None = None,
 ) -> Outcomes:
     """The modelled run on the virtual clock (L2). UsageError for what does not go together."""

@@ -15,6 +15,7 @@ from springtide.ports.trainer import Trainer
 from springtide.rollout.episode import EpisodePlayer
 from springtide.runtime.dispatch import lanes
 from springtide.runtime.mover import SWITCH
+from springtide.scheduling.costs import CurrentCosts, ServiceCosts
 from springtide.simulation.barrier import TurnBarrier
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.contention import CoreSharing
@@ -50,7 +51,7 @@ class Stack(Protocol):
 
 class ModelledStack:
     """`engines` ranks that can roll out, and `training` that train. `colocated`: these are the same. `updates`: of the
-    optimizer, per train step."""
+    optimizer, per train step. `expected`: the costs that the trainer decides by, if not the cluster's."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class ModelledStack:
         colocated: bool,
         updates: int = 1,
         timeline: Timeline | None = None,
+        expected: CurrentCosts | None = None,
     ) -> None:
         self._cluster, self._strategy, self._timeline = cluster, strategy, timeline
         self.trainer = ModelledTrainer(
@@ -72,6 +74,7 @@ class ModelledStack:
             pipelining=strategy.pipelining,
             updates=updates,
             now=loop_time,
+            expected=expected,
         )
         kind = VersionedEngine if strategy.versions == "own" else ModelledEngine
         self.engines = [
@@ -90,6 +93,13 @@ class ModelledStack:
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> ScriptedPlayer:
         barrier = TurnBarrier() if self._strategy.turnwise else None
         return ScriptedPlayer(scripts=scripts, sampler=sampler, clock=clock, barrier=barrier)
+
+    def change(self, costs: ServiceCosts) -> None:
+        """From now on work takes this; what policies expect is another matter."""
+        self._cluster = self._cluster.model_copy(update={"costs": costs})
+        self.trainer.change(costs)
+        for engine in self.engines:
+            engine.meter.costs = costs
 
     def resize(self, training: int, together: bool) -> None:
         self.trainer.resize(training, together)

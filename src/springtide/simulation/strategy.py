@@ -47,6 +47,9 @@ class Strategy(StrictModel):
     retention: Annotated[str, AfterValidator(_retention)] = Field(
         "lru", description=f"Who keeps KV on the device while its environment works: {FORMS}."
     )
+    costs: Literal["given", "fitted"] = Field(
+        "given", description="What policies take work to cost: the cluster's costs, or these fitted to what it took."
+    )
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
     reference: bool = Field(True, description="Training needs the reference policy's log-probs.")
     pipelining: str = Field(

@@ -1,0 +1,121 @@
+"""What work takes, as it has been lately: service costs that are folded from finished pieces of work.
+
+Each kind of work has a fit of its own (`online_fit.py`): visits to an engine, reloads, the passes of training, updates
+of the optimizer, swaps, publications, changes of role. Its half-life is so much work of that kind, not so much time:
+ranks that are idle forget nothing. What is known is replaced as a whole and never changed, so that another thread may
+read it.
+"""
+
+from collections.abc import Sequence
+
+from springtide.ports.engine import EngineStats
+from springtide.ports.trainer import Passes, StepWork
+from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.online_fit import OnlineFit
+
+VISITS = 1000
+"""Half-life in visits, of all ranks together: enough for all mixtures of work to come by, and a few train steps of a
+small cluster at most."""
+
+RELOADS = 200
+"""In visits in which anything was reloaded."""
+
+STEPS = 4
+"""In train steps, and in publications: more would keep what is wrong for as long as a run may last."""
+
+SERVED = (
+    "prefill_base",
+    "prefill_token",
+    "prefill_attention",
+    "decode_base",
+    "decode_sequence",
+    "decode_context",
+    "visit",
+    "join",
+    "turn",
+)
+RELOADED = ("reload_base", "reload_token")
+
+
+def served(done: EngineStats) -> tuple[float, ...]:
+    """How much of what `SERVED` names is in `done`, the totals of some work of an engine."""
+    prefilled = done.prefilled + done.reprefilled + done.refreshed
+    return (
+        done.starts,
+        prefilled,
+        done.attended,
+        done.steps,
+        done.decoded,
+        done.read,
+        done.visits,
+        done.joins,
+        done.turns,
+    )
+
+
+class CostFold:
+    """Every method is one finished piece of work. `prior`: the costs until then, and of what is never seen.
+
+    A cost that the prior has as 0 is taken not to exist. Forward and backward passes are not told apart: they keep the
+    prior's proportion.
+    """
+
+    def __init__(self, prior: ServiceCosts) -> None:
+        self._costs = self._prior = prior
+        self._visits = _fit(prior, SERVED, VISITS)
+        self._reloads = _fit(prior, RELOADED, RELOADS)
+        token = prior.actor(1)
+        self._actor = OnlineFit((token, token * prior.training_attention), half_life=STEPS)
+        self._single = {name: _fit(prior, (name,), STEPS) for name in ("reference_token", "optimizer", "swap")}
+        self._single |= {name: _fit(prior, (name,), STEPS) for name in ("publish", "role_switch")}
+
+    def now(self) -> ServiceCosts:
+        """The costs as of now: a `CurrentCosts`."""
+        return self._costs
+
+    def visited(self, done: EngineStats, seconds: float) -> None:
+        """An engine did what the totals `done` say, without those of before, in `seconds`."""
+        self._visits.observe(served(done), max(0.0, seconds - done.reload_wait))
+        found = dict(zip(SERVED, self._visits.coefficients, strict=True))
+        if done.reloads:
+            self._reloads.observe((done.reloads, done.reloaded), done.reload_seconds)
+            found |= dict(zip(RELOADED, self._reloads.coefficients, strict=True))
+        self._set(found)
+
+    def trained(self, work: StepWork) -> None:
+        """A train step."""
+        self._actor.observe((work.actor.tokens, work.actor.attended), work.actor.seconds)
+        token, attention = self._actor.coefficients
+        whole = self._prior.actor(1)
+        if whole > 0:
+            changed = {name: getattr(self._prior, name) / whole * token for name in ("forward_token", "backward_token")}
+            self._set(changed | {"training_attention": attention / token})
+        if work.reference.seconds > 0:
+            self._one("reference_token", self._tokens(work.reference), work.reference.seconds)
+        self._one("optimizer", work.updates, work.update_seconds)
+        self._one("swap", work.swaps, work.swap_seconds)
+
+    def published(self, seconds: float) -> None:
+        """A rank serves new weights."""
+        self._one("publish", 1, seconds)
+
+    def switched(self, seconds: float) -> None:
+        """A rank has changed its role."""
+        self._one("role_switch", 1, seconds)
+
+    def _tokens(self, passes: Passes) -> float:
+        """Tokens without context that take as long."""
+        return passes.tokens + self._costs.training_attention * passes.attended
+
+    def _one(self, name: str, amount: float, seconds: float) -> None:
+        if amount > 0:
+            fit = self._single[name]
+            fit.observe((amount,), seconds)
+            self._set({name: fit.coefficients[0]})
+
+    def _set(self, changed: dict[str, float]) -> None:
+        self._costs = self._costs.model_copy(update=changed)
+
+
+def _fit(prior: ServiceCosts, names: Sequence[str], half_life: float) -> OnlineFit:
+    return OnlineFit([getattr(prior, name) for name in names], half_life=half_life)
