@@ -95,12 +95,12 @@ def test_all_costs_are_found_from_work_alone(factor):
         tokens = r.randint(1, 5000)
         took = TRUE.reload_base * 2 + TRUE.reload_token * tokens
         fold.visited(EngineStats(reloads=2, reloaded=tokens, reload_seconds=took), 0.0)
-    for number in range(60):
-        fold.trained(step(TRUE, tokens=500.0 + 100 * (number % 7), attended=1e5 * (1 + number % 5)))
+    for _ in range(200):
+        fold.trained(step(TRUE, tokens=1000.0, attended=1000.0 * r.randint(0, 50_000)))
         fold.published(TRUE.publish)
         fold.switched(TRUE.role_switch)
     for name in NAMES:
-        assert getattr(fold.now(), name) == pytest.approx(getattr(TRUE, name), rel=0.05), name
+        assert getattr(fold.now(), name) == pytest.approx(getattr(TRUE, name), rel=0.1), name
 
 
 def test_waiting_for_reloads_is_no_work():

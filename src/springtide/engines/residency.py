@@ -5,6 +5,7 @@ a session whose turn is running is only moved by the engine itself. Room is made
 that was used longest ago.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -26,6 +27,8 @@ class ResidentSessions:
         self.host_tokens = 0
         self.demotions = 0
         self.reloads = 0
+        self.reloaded = 0
+        self.reload_seconds = 0.0
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
@@ -96,9 +99,12 @@ class ResidentSessions:
             self._storage.copy(old, block, session.computed)
             self._blocks.free(old)
         elif session.host is not None:
+            started = time.perf_counter()
             self._storage.load(session.host, block, session.computed)
-            self._drop_host(session)
+            self.reload_seconds += time.perf_counter() - started
             self.reloads += 1
+            self.reloaded += session.computed
+            self._drop_host(session)
 
     def _relocate(self, session: Session, tokens: int) -> bool:
         """Look for a larger block that includes the session's own; it stays hot either way."""

@@ -85,6 +85,7 @@ class TorchEngine:
 
     def step(self, *, max_decode_steps: int) -> list[Finished]:
         left = max_decode_steps
+        self._counters.visits += self.has_work()
         finished: list[Finished] = []
         with torch.inference_mode():
             while left > 0 and self.has_work() and (not finished or self._turns.waiting):
@@ -197,6 +198,8 @@ class TorchEngine:
             self._poisoned = self._poisoned or bool(logits.isnan().any())
             session.versions.renew(fresh + new, self._version)
             self._counters.refreshed += new
+            self._counters.starts += 1
+            self._counters.attended += new * (fresh + (new - 1) / 2)
         return session.versions.leading(self._version) - before
 
     def probe(self) -> None:
@@ -205,18 +208,16 @@ class TorchEngine:
 
     def stats(self) -> EngineStats:
         return EngineStats(
-            prefilled=self._counters.prefilled,
-            reprefilled=self._counters.reprefilled,
-            reused=self._counters.reused,
-            refreshed=self._counters.refreshed,
-            decoded=self._counters.decoded,
+            **vars(self._counters),
             hot_tokens=self._blocks.reserved,
             warm_tokens=self._residents.host_tokens,
             hot_sessions=sum(session.residency == "hot" for session in self._residents),
             running=len(self._turns.running),
-            preemptions=self._counters.preemptions,
             demotions=self._residents.demotions,
             reloads=self._residents.reloads,
+            reloaded=self._residents.reloaded,
+            reload_seconds=self._residents.reload_seconds,
+            reload_wait=self._residents.reload_seconds,
             probed=self._probe.tokens,
             probe_difference=self._probe.difference,
             probe_k3=self._probe.k3,
@@ -270,6 +271,8 @@ class TorchEngine:
             if count:
                 chosen.append((self._row(session, count), session))
         chosen.sort(key=lambda pair: row_order(pair[0]))
+        prefilled = [(row.new, row.start) for row, session in chosen if session.pending > 1]
+        self._counters.prefills(prefilled, decoding=len(chosen) - len(prefilled))
         batch = self._network.batch(self._storage, [row for row, _ in chosen])
         tokens = [token for row, s in chosen for token in s.tokens[row.start : row.start + row.new]]
         logits = self._network.logits(torch.tensor(tokens, device=self._network.device), batch, last_only=True)
@@ -343,6 +346,7 @@ class TorchEngine:
         finished: list[Finished] = []
         steps = len(sampled)
         self._poisoned = self._poisoned or bool(logprobs.isnan().any())
+        self._counters.decodes([len(session.tokens) for session in sessions], steps)
         for session, tokens, values in zip(sessions, sampled.T.tolist(), logprobs.T.tolist(), strict=True):
             turn = session.turn
             assert turn is not None
@@ -351,7 +355,6 @@ class TorchEngine:
             turn.versions += [self._version] * steps
             # The last token sampled has no KV yet, the ones before it were computed on the way.
             session.extend(steps - 1, self._version)
-        self._counters.decoded += steps * len(sessions)
         ended = [(session, stop) for session in sessions if (stop := self._stop(session)) is not None]
         for session, stop in sorted(ended, key=lambda pair: self._turns.order(pair[0])):
             finished.append(self._finish(session, stop))

@@ -104,6 +104,9 @@ def markdown(folder: RunFolder, result: RunResult, past: History, *, curve: bool
         evaluated = [_count_row(str(evaluation.step), evaluation.count) for evaluation in past.evaluations]
         lines += ["", *_table(("step", *HEADER[1:]), evaluated)]
     lines += _ledger_section(past)
+    if past.costs:
+        named = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in past.costs.items())
+        lines += ["", f"What work took at last, as fitted (service costs): {named}."]
     lines += ["", "## Next", ""]
     lines += [f"- `{command}`: {why}" for command, why in next_commands(str(folder.path))]
     return "\n".join(lines) + "\n"

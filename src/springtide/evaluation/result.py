@@ -9,7 +9,7 @@ import msgspec
 from springtide.core.errors import RunDamagedError
 from springtide.evaluation.count import Count
 from springtide.telemetry.jsonl import series
-from springtide.telemetry.names import parse_ledger_name
+from springtide.telemetry.names import COSTS, parse_ledger_name
 from springtide.telemetry.record import MetricRecord
 
 
@@ -46,13 +46,15 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What the metrics file says about the way. `ledger` has seconds per lane and bin, over all `processes`."""
+    """What the metrics file says about the way. `ledger` has seconds per lane and bin, over all `processes`; `costs`
+    are the last ones that were fitted."""
 
     evaluations: tuple[Evaluation, ...] = ()
     rewards: tuple[Rewards, ...] = ()
     ledger: dict[str, dict[str, float]] = {}
     processes: tuple[Span, ...] = ()
     goodput_tokens_per_s: float | None = None
+    costs: dict[str, float] = {}
 
 
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +92,7 @@ def history(records: Iterable[MetricRecord]) -> History:
         ledger=_summed(processes),
         processes=tuple(Span(process.start, process.end) for process in processes),
         goodput_tokens_per_s=goodput[-1][1] if goodput else None,
+        costs=_costs(records),
     )
 
 
@@ -122,6 +125,12 @@ def read_result(path: Path) -> StoredResult | None:
         raise RunDamagedError(
             f"{path} cannot be read ({error}): delete it and resume the run, which makes it again."
         ) from error
+
+
+def _costs(records: list[MetricRecord]) -> dict[str, float]:
+    """Those of the last step that has any."""
+    told = ({n.removeprefix(COSTS): s for n, s in r.metrics.items() if n.startswith(COSTS)} for r in reversed(records))
+    return next((costs for costs in told if costs), {})
 
 
 def _evaluations(records: list[MetricRecord]) -> tuple[Evaluation, ...]:

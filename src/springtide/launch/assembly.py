@@ -23,19 +23,21 @@ from springtide.rollout.episode import Player
 from springtide.rollout.renderer import Renderer
 from springtide.runtime.admission import Admission
 from springtide.runtime.controller import Controller
+from springtide.runtime.cost_feed import CostFeed
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
-from springtide.runtime.observer import Observers
+from springtide.runtime.observer import Observer, Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.recovery import Recovery
 from springtide.runtime.stash import Stash
 from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
-from springtide.scheduling.costs import ServiceCosts, given
+from springtide.scheduling.cost_fold import CostFold
+from springtide.scheduling.costs import CurrentCosts, ServiceCosts, given
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.refresh import Refresh
@@ -44,6 +46,7 @@ from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.sink import SinkGroup
 from springtide.telemetry.status import StatusBoard
+from springtide.training.calibration import guessed
 from springtide.training.logprob import Transform
 from springtide.training.trainer import TorchTrainer
 
@@ -121,7 +124,11 @@ def assemble(
         score_groups=source.scores_groups,
     )
     stash = Stash()
-    dispatch = _dispatch(recipe, engine, costs, around)
+    fold = None
+    if costs is not None and recipe.scheduling.costs == "fitted":
+        fold = CostFold(guessed(costs))
+    current = fold.now if fold is not None else None if costs is None else given(costs)
+    dispatch = _dispatch(recipe, engine, current, around)
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)
     monitor = Monitor(
@@ -134,11 +141,13 @@ def assemble(
         kv_trusted=lambda: dispatch.budget is None or dispatch.budget.trusted,
         invalid_rates=invalid_rates,
         success_reward=recipe.evaluation.success_reward,
+        costs=None if fold is None else fold.now,
     )
-    observers = Observers([monitor, ReadinessFeed(dispatch.readiness, around.clock.now)])
+    feeds = [ReadinessFeed(dispatch.readiness, around.clock.now), *_cost_feed(fold, dispatch, around.executor)]
+    observers = Observers([*feeds, monitor])
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
-    if costs is not None and recipe.scheduling.admission == "law":
-        controller.admission = _admission(_law(recipe, costs, engine), dispatch, controller, around)
+    if current is not None and recipe.scheduling.admission == "law":
+        controller.admission = _admission(_law(recipe, current, engine), dispatch, controller, around)
     recovery = Recovery(
         journal=around.journal,
         checkpoints=around.checkpoints,
@@ -162,7 +171,15 @@ def needs_costs(recipe: Recipe) -> bool:
     return recipe.scheduling.retention != "lru" or recipe.scheduling.admission == "law"
 
 
-def _dispatch(recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, around: Surroundings) -> Dispatch:
+def _cost_feed(fold: CostFold | None, dispatch: Dispatch, executor: Executor) -> list[Observer]:
+    if fold is None:
+        return []
+    feed = CostFeed(fold, dispatch.stats_of)
+    executor.subscribe(feed.ended)
+    return [feed]
+
+
+def _dispatch(recipe: Recipe, engine: TorchEngine, costs: CurrentCosts | None, around: Surroundings) -> Dispatch:
     return Dispatch(
         engines=[engine],
         executor=around.executor,
@@ -180,9 +197,9 @@ def _admission(law: ConcurrencyLaw, dispatch: Dispatch, controller: Controller, 
     return Admission(dispatch.readiness, law=law, ranks=lambda: 1, now=around.clock.now, post=controller.post)
 
 
-def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
+def _law(recipe: Recipe, costs: CurrentCosts, engine: Engine) -> ConcurrencyLaw:
     return ConcurrencyLaw(
-        costs=given(costs),
+        costs=costs,
         kv_tokens=engine.capabilities.capacity_tokens,
         host_tokens=recipe.engine.host_capacity_tokens,
         max_batch=recipe.engine.max_batch,
@@ -190,8 +207,8 @@ def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
     )
 
 
-def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Residency | None:
-    policy = None if costs is None else retention.policy(recipe.scheduling.retention, given(costs))
+def _residency(recipe: Recipe, costs: CurrentCosts | None, engine: Engine) -> Residency | None:
+    policy = None if costs is None else retention.policy(recipe.scheduling.retention, costs)
     if policy is None:
         return None
     return Residency(

@@ -27,6 +27,12 @@ def choose_device(name: Device) -> torch.device:
     return torch.accelerator.current_accelerator() or CPU
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until all that was launched on `device` is done."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
 def compute_dtype(dtype: str, device: torch.device) -> torch.dtype:
     """The dtype that `auto`, `float32` or `bfloat16` stands for on `device`."""
     if dtype == "auto":

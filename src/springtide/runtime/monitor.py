@@ -13,6 +13,7 @@ from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepReport
 from springtide.runtime.invalid_rate import InvalidRates
 from springtide.scheduling.commands import Command, IssueGroup, StartMember, Train
+from springtide.scheduling.costs import CurrentCosts
 from springtide.scheduling.events import (
     CheckpointFailed,
     EvaluationFinished,
@@ -25,6 +26,7 @@ from springtide.scheduling.events import (
 )
 from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
+from springtide.telemetry.names import cost_name
 from springtide.telemetry.record import MetricRecord
 from springtide.telemetry.sink import SinkGroup
 from springtide.telemetry.status import StatusBoard, Wait
@@ -53,7 +55,9 @@ class Monitor:
         invalid_rates: InvalidRates,
         success_reward: float,
         kv_trusted: Callable[[], bool] = lambda: True,
+        costs: CurrentCosts | None = None,
     ) -> None:
+        """`costs`: as they are fitted, where they are."""
         self._sinks = sinks
         self._board = board
         self._ledger = ledger
@@ -61,6 +65,7 @@ class Monitor:
         self._scheduler = scheduler
         self._engine_stats = engine_stats
         self._kv_trusted = kv_trusted
+        self._costs = costs
         self._invalid_rates = invalid_rates
         self._success_reward = success_reward
         self.evaluations: dict[int, EvaluationFinished] = {}
@@ -112,6 +117,7 @@ class Monitor:
                 "step/seconds": now - since,
                 **self._since_last_step(),
                 **self._engine_metrics(),
+                **self._cost_metrics(),
                 **self._ledger.metrics(),
             },
         )
@@ -234,6 +240,11 @@ class Monitor:
             "engine/preemptions": float(stats.preemptions),
             **self._probe_metrics(stats),
         }
+
+    def _cost_metrics(self) -> dict[str, float]:
+        """Of what costs anything."""
+        found = {} if self._costs is None else self._costs().model_dump()
+        return {cost_name(name): seconds for name, seconds in found.items() if seconds > 0}
 
     def _probe_metrics(self, stats: EngineStats) -> dict[str, float]:
         """Nothing where nothing is probed."""

@@ -48,6 +48,11 @@ class SchedulingConfig(StrictModel):
     retention: Annotated[str, AfterValidator(_retention)] = Field(
         "lru", description=f"Who keeps KV on the device while its environment works (async): {REAL_FORMS}."
     )
+    costs: Literal["calibrated", "fitted"] = Field(
+        "fitted",
+        description="What law and retention take work to cost: as measured on the engine before the run, or from there "
+        "on as it has taken lately.",
+    )
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
     min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")
     max_reissues: int = Field(2, ge=0, description="Times that an expired group's prompt is issued again.")

@@ -85,10 +85,18 @@ METRICS = (
     Metric("engine/warm_tokens", "tokens", "Tokens whose KV is in host memory."),
     Metric("engine/preemptions", "times", "Sequences put aside for lack of capacity, running total."),
     Metric("step/seconds", "s", "Wall time from one train step to the next."),
+    Metric("costs/<coefficient>", "s", "What work takes as fitted so far, by the names of the service costs."),
     Metric("ledger/<lane>/<bin>", "s", "Wall seconds that the lane spent in the bin, running total."),
     Metric("ledger/<lane>/unattributed_share", "share", "Share of the lane's lifetime that nobody named."),
     Metric("environment/<metric>", "", "Mean of a number that the environment reports about its episodes."),
 )
+
+
+COSTS = "costs/"
+
+
+def cost_name(coefficient: str) -> str:
+    return COSTS + coefficient
 
 
 def ledger_name(lane: str, bin_name: str) -> str:

@@ -7,13 +7,33 @@ from collections.abc import Callable, Sequence
 
 from springtide.core.group import Group
 from springtide.ports.trainer import Trainer
+from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.fit import fitted
+from springtide.training.books import sizes
 
 REPEATS = 3
 
 PASSES = {"forward_token": 1, "backward_token": 2}
 """Shares of the time per token: a backward pass multiplies twice as many matrices as a forward pass."""
 REFERENCE = {"reference_token": 1}
+
+
+UPDATE, PUBLICATION = 20, 5
+"""Decode steps, each of which reads all weights once, that an update of the optimizer and a publication take: guesses.
+"""
+
+
+def guessed(costs: ServiceCosts) -> ServiceCosts:
+    """`costs` of an engine with those of training, before any of them was measured: a pass takes what prefill does."""
+    token = costs.prefill_token
+    return costs.model_copy(
+        update={
+            **{name: share * token for name, share in (PASSES | REFERENCE).items()},
+            "training_attention": costs.prefill_attention / token if token > 0 else 0.0,
+            "optimizer": UPDATE * costs.decode_base,
+            "publish": PUBLICATION * costs.decode_base,
+        }
+    )
 
 
 class TrainingCalibration:
@@ -36,7 +56,7 @@ class TrainingCalibration:
         one more forward pass."""
         steps = [(group,) for group in self._groups] + [self._groups]
         seconds = [min(self.step(groups) for _ in range(REPEATS)) for groups in steps]
-        step, token, attention = fitted([_row(groups) for groups in steps], seconds)
+        step, token, attention = fitted([(1.0, *sizes(groups)) for groups in steps], seconds)
         shares = PASSES | (REFERENCE if reference else {})
         whole = sum(shares.values())
         found = {name: token * share / whole for name, share in shares.items()}
@@ -48,9 +68,3 @@ class TrainingCalibration:
         started = self._now()
         self._trainer.step(step=number, groups=tuple(groups) or self._groups)
         return self._now() - started
-
-
-def _row(groups: Sequence[Group]) -> tuple[float, float, float]:
-    """One step, its tokens, and for each of them the tokens before it."""
-    lengths = [length for group in groups for member in group.valid_members for length in member.lengths]
-    return 1.0, float(sum(lengths)), sum(length * (length - 1) / 2 for length in lengths)

@@ -9,6 +9,7 @@ import torch
 
 from springtide.core.group import Group
 from springtide.training.batch import Row
+from springtide.training.books import StepBooks
 from springtide.training.logprob import Logprobs
 from springtide.training.packing import MicroBatch, pack
 from springtide.training.stages import Stages
@@ -32,6 +33,7 @@ class ReferencePolicy:
     model: Any
     budget: int
     share: bool
+    books: StepBooks
     known: dict[Place, Logprobs] = field(default_factory=dict)
     waiting: dict[int, Group] = field(default_factory=dict)
 
@@ -48,8 +50,11 @@ class ReferencePolicy:
         done = {place.group for place in self.known}
         for group in groups:
             self.waiting.pop(group.id, None)
-            if group.id not in done:
-                self._compute_group(group, stages)
+        missing = [group for group in groups if group.id not in done]
+        if missing:
+            with self.books.scores(missing):
+                for group in missing:
+                    self._compute_group(group, stages)
 
     def logprobs(self, micro: MicroBatch, rows: Sequence[Row], groups: Sequence[Group], stages: Stages) -> Logprobs:
         """Of the trained tokens of `micro`, which was packed out of `rows` of `groups`."""

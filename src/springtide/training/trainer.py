@@ -21,6 +21,7 @@ from springtide.policy.digest import digest_tensors, named_weights
 from springtide.ports.trainer import StepReport
 from springtide.training import state
 from springtide.training.batch import batch_from_groups
+from springtide.training.books import StepBooks
 from springtide.training.config import TrainingConfig
 from springtide.training.logprob import Transform, token_logprobs
 from springtide.training.loss import LossOptions, policy_loss
@@ -59,6 +60,7 @@ class TorchTrainer:
         self._compute = dtype if config.compute == "auto" else compute_dtype(config.compute, self._device)
         prepare_for_training(model)
         self._share_prefixes = can_share_prefixes(model)
+        self._books = StepBooks(self._device)
         self._reference = self._make_reference()
         self._number = 0
         self._version = self._measure()
@@ -95,6 +97,7 @@ class TorchTrainer:
         no signal.
         """
         assert step == self._number + 1, f"step {step} does not follow version {self._number}"
+        self._books.begin()
         if self._reference is not None:
             self._reference.compute(groups, self.stages)
         batch, tally = run_update(
@@ -104,13 +107,15 @@ class TorchTrainer:
             self._reference.forget(groups)
         metrics = tally.metrics(batch, learning_rate=self._rate())
         self._number = step
-        self._version = self._measure()
+        with self._books.updates(0):
+            self._version = self._measure()
         return StepReport(
             step=step,
             version=self._version,
             trained_tokens=batch.trained_tokens - tally.skipped_tokens,
             zero_advantage_tokens=zero_advantage_tokens(batch),
             metrics=metrics,
+            work=self._books.end(groups),
         )
 
     def publish(self) -> dict[str, torch.Tensor]:
@@ -141,7 +146,7 @@ class TorchTrainer:
         if self.config.algorithm.kl_coefficient == 0.0:
             return None
         model, budget = _frozen_copy(self.model), self.config.tokens_per_micro_batch
-        return ReferencePolicy(model, budget=budget, share=self._share_prefixes)
+        return ReferencePolicy(model, budget=budget, share=self._share_prefixes, books=self._books)
 
     def _make_stages(self, transform: Transform) -> Stages:
         algorithm = self.config.algorithm
@@ -176,7 +181,10 @@ class TorchTrainer:
         return learning_rate(self.config.optimizer, step=self._number + 1, total_steps=self._total_steps)
 
     def _apply(self) -> GradientReport:
-        return apply_gradients(self._optimizer, rate=self._rate(), max_grad_norm=self.config.optimizer.max_grad_norm)
+        with self._books.updates(1):
+            return apply_gradients(
+                self._optimizer, rate=self._rate(), max_grad_norm=self.config.optimizer.max_grad_norm
+            )
 
     def _served(self, *, copy: bool = False) -> list[tuple[str, torch.Tensor]]:
         """`copy`: none of the tensors is the model's own."""
