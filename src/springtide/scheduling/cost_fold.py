@@ -23,6 +23,9 @@ RELOADS = 200
 STEPS = 4
 """In train steps, and in publications: more would keep what is wrong for as long as a run may last."""
 
+RARE = 3.0
+"""Doubt about the prior of what happens once a step: there is no time for it to be wrong."""
+
 SERVED = (
     "prefill_base",
     "prefill_token",
@@ -35,6 +38,7 @@ SERVED = (
     "turn",
 )
 RELOADED = ("reload_base", "reload_token")
+SINGLE = ("reference_token", "optimizer", "swap", "publish", "role_switch")
 
 
 def served(done: EngineStats) -> tuple[float, ...]:
@@ -65,9 +69,8 @@ class CostFold:
         self._visits = _fit(prior, SERVED, VISITS)
         self._reloads = _fit(prior, RELOADED, RELOADS)
         token = prior.actor(1)
-        self._actor = OnlineFit((token, token * prior.training_attention), half_life=STEPS)
-        self._single = {name: _fit(prior, (name,), STEPS) for name in ("reference_token", "optimizer", "swap")}
-        self._single |= {name: _fit(prior, (name,), STEPS) for name in ("publish", "role_switch")}
+        self._actor = OnlineFit((token, token * prior.training_attention), half_life=STEPS, doubt=RARE)
+        self._single = {name: _fit(prior, (name,), STEPS, doubt=RARE) for name in SINGLE}
 
     def now(self) -> ServiceCosts:
         """The costs as of now: a `CurrentCosts`."""
@@ -117,5 +120,5 @@ class CostFold:
         self._costs = self._costs.model_copy(update=changed)
 
 
-def _fit(prior: ServiceCosts, names: Sequence[str], half_life: float) -> OnlineFit:
-    return OnlineFit([getattr(prior, name) for name in names], half_life=half_life)
+def _fit(prior: ServiceCosts, names: Sequence[str], half_life: float, doubt: float = 1.0) -> OnlineFit:
+    return OnlineFit([getattr(prior, name) for name in names], half_life=half_life, doubt=doubt)

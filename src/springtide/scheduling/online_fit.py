@@ -22,12 +22,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-DOUBT = 1.0
-"""Standard deviation of the prior, as a share of it: it may well be wrong by a factor of two."""
-
 NOISE = 0.3
-"""Standard deviation of a measured time, as a share of it. With `DOUBT` it says for how many observations the prior
-has a say, and nothing else."""
+"""Standard deviation of a measured time, as a share of it. With the doubt about the prior it says for how many
+observations that has a say, and nothing else."""
 
 STALL = 2.0
 
@@ -36,14 +33,15 @@ LEAST = 1e-6
 
 
 class OnlineFit:
-    """`prior`: a coefficient for each kind of work, in seconds per unit; one of 0 stays 0. After `half_life`
-    observations of a mixture of work the earlier ones of it count half. O(k^3) per observation of k kinds.
+    """`prior`: a coefficient for each kind of work, in seconds per unit; one of 0 stays 0. `doubt`: its standard
+    deviation, as a share of it. After `half_life` observations of a mixture of work the earlier ones of it count half.
+    O(k^3) per observation of k kinds.
     """
 
-    def __init__(self, prior: Sequence[float], *, half_life: float) -> None:
+    def __init__(self, prior: Sequence[float], *, half_life: float, doubt: float = 1.0) -> None:
         self._prior = np.array(prior, dtype=float)
         self._shares = np.ones(len(prior))
-        self._information = np.eye(len(prior)) / DOUBT**2
+        self._information = np.eye(len(prior)) / doubt**2
         self._forget = 1 - 0.5 ** (1 / half_life)
 
     @property
