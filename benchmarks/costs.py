@@ -33,8 +33,8 @@ from springtide.simulation.workload import preset
 
 PRESETS = ("tau", "search", "shop", "roll10")
 RANKS = 4
-GROUPS = 8
-STEPS, WARM = 6, 1
+GROUPS = 12
+STEPS, WARM = 5, 1
 SEEDS = (0, 1)
 OTHER = {"h100-14b": "h100-32b", "h100-7b": "h100-14b"}
 """The cluster whose costs are taken instead."""
@@ -42,7 +42,7 @@ PRIORS = ("half", "double", "another cluster")
 SLOWER = 1.5
 
 WINDOWS = ((1, 1), (2, 10), (11, 100), (101, 1000), (1001, None))
-"""Visits, of all ranks together."""
+"""Visits, of all ranks together: of the run, or since the drift."""
 
 HEADER = ("preset", "prior", "for good", "fitted", "visit 1", "2-10", "11-100", "101-1000", "later", "steps")
 """Goodput as a share of that with the right costs, then errors of predictions as the run goes on."""
@@ -73,6 +73,10 @@ class Watched(CostFold):
         super().__init__(prior)
         self.visits: list[float] = []
         self.steps: list[float] = []
+
+    def forget(self) -> None:
+        """What was off until now is not looked at."""
+        self.visits, self.steps = [], []
 
     def visited(self, done: EngineStats, seconds: float) -> None:
         taken = seconds - done.reload_wait
@@ -134,6 +138,8 @@ def play(job: Job) -> Found:
     def drift() -> None:
         true.append(scaled(hardware.costs, SLOWER))
         stack.change(true[-1])
+        if fold is not None:
+            fold.forget()
 
     run = Simulation(
         preset(job.workload, job.groups),

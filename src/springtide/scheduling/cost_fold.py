@@ -13,9 +13,9 @@ from springtide.ports.trainer import Passes, StepWork
 from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.online_fit import OnlineFit
 
-VISITS = 1000
-"""Half-life in visits, of all ranks together: enough for all mixtures of work to come by, and a few train steps of a
-small cluster at most."""
+VISITS = 500
+"""Half-life in visits, of all ranks together: enough for all mixtures of work to come by, and on one rank no more than
+some train steps."""
 
 RELOADS = 200
 """In visits in which anything was reloaded."""
