@@ -198,3 +198,13 @@ def test_a_damaged_result_is_said_so(folder, content):
 )
 def test_durations_read_like_speech(seconds, text):
     assert duration(seconds) == text
+
+
+def test_the_report_has_the_costs_of_the_last_step_that_told_any(folder):
+    sink = JsonlSink(folder.metrics)
+    sink.write(record(3, costs__decode_base=0.5, costs__publish=2.0))
+    sink.write(record(4, costs__decode_base=0.0125, costs__publish=3.0))
+    sink.write(record(4, eval__successes=1.0, eval__valid=2.0))
+    sink.close()
+    write_report(folder, RESULT)
+    assert "as fitted (service costs, in seconds): decode_base 0.0125, publish 3." in folder.report.read_text()

@@ -10,10 +10,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from launch.runs import new_run, same, weights
 from springtide.core.errors import RunDamagedError, StorageFullError, UsageError
+from springtide.evaluation.result import history
 from springtide.launch.export import export_run
 from springtide.launch.train import sft, train
 from springtide.recipe import dump_recipe, load_recipe
 from springtide.runtime.journal import open_journal_reader
+from springtide.telemetry.jsonl import read_metrics
 from springtide.telemetry.run_folder import RunFolder
 from springtide.telemetry.status import read_status
 from springtide.training import state
@@ -118,7 +120,10 @@ def test_an_exported_policy_can_be_trained_further_as_a_pretrained_model(finishe
 POLICIES = ("scheduling.retention=break-even", "scheduling.admission=law", "engine.capacity_tokens=512")
 
 
-@pytest.mark.parametrize("policies", [(), POLICIES], ids=["plain", "policies"])
+CALIBRATED = (*POLICIES, "scheduling.costs=calibrated")
+
+
+@pytest.mark.parametrize("policies", [(), POLICIES, CALIBRATED], ids=["plain", "policies", "calibrated"])
 def test_async_keeps_its_bound_and_its_books(tmp_path, policies):
     recipe, folder = new_run(tmp_path, "scheduling.mode=async", "scheduling.steps=6", *policies)
     train(recipe=recipe, folder=folder)
@@ -126,6 +131,10 @@ def test_async_keeps_its_bound_and_its_books(tmp_path, policies):
     limits = reader.execute("SELECT count(*) FROM entries WHERE tag = 'concurrency_set'").fetchone()
     assert (limits != (0,)) == bool(policies)
     assert reader.execute("SELECT count(*), count(DISTINCT grp * 100 + slot) FROM ends").fetchone() == (24, 24)
+    fitted = history(read_metrics(folder.metrics)).costs
+    assert bool(fitted) == ("as fitted" in folder.report.read_text()) == (policies == POLICIES)
+    if fitted:
+        assert min(fitted[name] for name in ("decode_base", "backward_token", "optimizer", "publish")) > 0
 
 
 def test_sft_leaves_a_policy_that_reinforcement_learning_goes_on_from(tmp_path):

@@ -16,6 +16,7 @@ from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
 from springtide.scheduling.commands import IssueGroup, StartMember, Train
 from springtide.scheduling.config import SchedulingConfig
+from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.events import (
     CANCELLED,
     Boundary,
@@ -81,7 +82,7 @@ def ended(slot, reward, reason=""):
 
 
 class Watch:
-    def __init__(self, folder, *, scores_groups=False):
+    def __init__(self, folder, *, scores_groups=False, costs=None):
         self.clock, self.sink = Clock(), Memory()
         self.scheduler = Scheduler(SchedulingConfig(), Milestones(last=1), score_groups=scores_groups)
         self.board = StatusBoard(folder / "status.json", run="r")
@@ -94,6 +95,7 @@ class Watch:
             engine_stats=EngineStats,
             invalid_rates=InvalidRates(scores_groups=scores_groups),
             success_reward=1.0,
+            costs=costs,
         )
 
     def tell(self, time, event, *commands):
@@ -228,3 +230,14 @@ def test_a_checkpoint_that_could_not_be_written_is_said(watch, caplog):
     with caplog.at_level(logging.WARNING):
         watch.tell(0.0, CheckpointFailed(3, "The disk is full"))
     assert "The disk is full" in caplog.text
+
+
+def test_costs_that_are_fitted_are_told_as_they_are_at_each_step(tmp_path):
+    costs = ServiceCosts(**(dict.fromkeys(ServiceCosts.model_fields, 0.0) | {"decode_base": 0.25}))
+    watch = Watch(tmp_path, costs=lambda: costs)
+    first = watch.train(1.0, report(1, 8), [group(0, [1.0, 0.0])])
+    costs = costs.model_copy(update={"decode_base": 0.5, "publish": 3.0})
+    second = watch.train(2.0, report(2, 8), [group(1, [1.0, 0.0])])
+    told = [{name: n for name, n in metrics.items() if name.startswith("costs/")} for metrics in (first, second)]
+    assert told == [{"costs/decode_base": 0.25}, {"costs/decode_base": 0.5, "costs/publish": 3.0}]
+    assert all(describe(name) is not None for name in told[1])

@@ -105,8 +105,8 @@ def markdown(folder: RunFolder, result: RunResult, past: History, *, curve: bool
         lines += ["", *_table(("step", *HEADER[1:]), evaluated)]
     lines += _ledger_section(past)
     if past.costs:
-        named = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in past.costs.items())
-        lines += ["", f"What work took at last, as fitted (service costs): {named}."]
+        named = ", ".join(f"{name} {seconds:.3g}" for name, seconds in past.costs.items())
+        lines += ["", f"What work took at last, as fitted (service costs, in seconds): {named}."]
     lines += ["", "## Next", ""]
     lines += [f"- `{command}`: {why}" for command, why in next_commands(str(folder.path))]
     return "\n".join(lines) + "\n"

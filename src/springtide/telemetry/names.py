@@ -85,7 +85,11 @@ METRICS = (
     Metric("engine/warm_tokens", "tokens", "Tokens whose KV is in host memory."),
     Metric("engine/preemptions", "times", "Sequences put aside for lack of capacity, running total."),
     Metric("step/seconds", "s", "Wall time from one train step to the next."),
-    Metric("costs/<coefficient>", "s", "What work takes as fitted so far, by the names of the service costs."),
+    Metric(
+        "costs/<coefficient>",
+        "s",
+        "What a unit of work takes as fitted so far, by the names of the service costs; training_attention is a share.",
+    ),
     Metric("ledger/<lane>/<bin>", "s", "Wall seconds that the lane spent in the bin, running total."),
     Metric("ledger/<lane>/unattributed_share", "share", "Share of the lane's lifetime that nobody named."),
     Metric("environment/<metric>", "", "Mean of a number that the environment reports about its episodes."),
