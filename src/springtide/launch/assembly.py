@@ -11,6 +11,7 @@ from springtide.engines.blocks import PADDING
 from springtide.engines.torch_engine import TorchEngine
 from springtide.engines.turns import reserved
 from springtide.launch.checkpoints import RunCheckpoints
+from springtide.launch.prior import prior
 from springtide.policy.config import PretrainedModelConfig
 from springtide.policy.device import choose_device, compute_dtype
 from springtide.policy.model import served_copy
@@ -46,7 +47,6 @@ from springtide.scheduling.scheduler import Scheduler
 from springtide.telemetry.ledger import Ledger
 from springtide.telemetry.sink import SinkGroup
 from springtide.telemetry.status import StatusBoard
-from springtide.training.calibration import guessed
 from springtide.training.logprob import Transform
 from springtide.training.trainer import TorchTrainer
 
@@ -126,7 +126,7 @@ def assemble(
     stash = Stash()
     fold = None
     if costs is not None and recipe.scheduling.costs == "fitted":
-        fold = CostFold(guessed(costs))
+        fold = CostFold(prior(costs))
     current = fold.now if fold is not None else None if costs is None else given(costs)
     dispatch = _dispatch(recipe, engine, current, around)
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)

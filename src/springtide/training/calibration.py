@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from springtide.core.group import Group
 from springtide.ports.trainer import Trainer
-from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.fit import fitted
 from springtide.training.books import sizes
 
@@ -16,24 +15,6 @@ REPEATS = 3
 PASSES = {"forward_token": 1, "backward_token": 2}
 """Shares of the time per token: a backward pass multiplies twice as many matrices as a forward pass."""
 REFERENCE = {"reference_token": 1}
-
-
-UPDATE, PUBLICATION = 20, 5
-"""Decode steps, each of which reads all weights once, that an update of the optimizer and a publication take: guesses.
-"""
-
-
-def guessed(costs: ServiceCosts) -> ServiceCosts:
-    """`costs` of an engine with those of training, before any of them was measured: a pass takes what prefill does."""
-    token = costs.prefill_token
-    return costs.model_copy(
-        update={
-            **{name: share * token for name, share in (PASSES | REFERENCE).items()},
-            "training_attention": costs.prefill_attention / token if token > 0 else 0.0,
-            "optimizer": UPDATE * costs.decode_base,
-            "publish": PUBLICATION * costs.decode_base,
-        }
-    )
 
 
 class TrainingCalibration:
