@@ -3,8 +3,8 @@
     python benchmarks/costs.py --json
 
 Four presets under our policies, with half of the cluster and small batches. The costs that policies start from are half
-of the right ones, twice them, or those of another cluster; or everything takes 1.5 times as long from the middle of the
-run on. Said are how far predictions of a visit and of a train step are off as the run goes on, and the goodput beside
+of the right ones, twice them, those of another cluster, or lopsided: half of those of rollout and twice those of
+training; or everything takes 1.5 times as long from the middle of the run on. Said are how far predictions of a visit and of a train step are off as the run goes on, and the goodput beside
 that of the same run with the right costs, and with the wrong ones for good. Needs no torch.
 """
 
@@ -23,7 +23,7 @@ from common.report import finish, machine, parser, say, table
 from policies_support.plan import OURS, PLAN
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepWork
-from springtide.scheduling.cost_fold import SERVED, CostFold, served
+from springtide.scheduling.cost_fold import RELOADED, SERVED, CostFold, served
 from springtide.scheduling.costs import CurrentCosts, ServiceCosts, given
 from springtide.simulation.cluster import cluster
 from springtide.simulation.simulate import Outcomes, Simulation
@@ -38,7 +38,7 @@ STEPS, WARM = 5, 1
 SEEDS = (0, 1)
 OTHER = {"h100-14b": "h100-32b", "h100-7b": "h100-14b"}
 """The cluster whose costs are taken instead."""
-PRIORS = ("half", "double", "another cluster")
+PRIORS = ("half", "double", "another cluster", "lopsided")
 SLOWER = 1.5
 
 WINDOWS = ((1, 1), (2, 10), (11, 100), (101, 1000), (1001, None))
@@ -122,6 +122,9 @@ class Found(NamedTuple):
 def prior_of(job: Job, right: ServiceCosts) -> ServiceCosts:
     if job.prior == "another cluster":
         return cluster(OTHER[job.hardware]).costs
+    if job.prior == "lopsided":
+        rollout = {name: 0.5 * getattr(right, name) for name in (*SERVED, *RELOADED)}
+        return scaled(right, 2.0).model_copy(update=rollout)
     return scaled(right, {"half": 0.5, "double": 2.0}.get(job.prior, 1.0))
 
 
@@ -277,7 +280,8 @@ def main() -> None:
             say(f"{workload}: {time.monotonic() - begun:.0f} s")
     print(table(HEADER, list(rows(results))))
     about = {"ranks": RANKS, "groups_per_step": groups, "steps": steps, "warm_steps": WARM, "slower": SLOWER}
-    record = {"label": "L2", "machine": started, "wall_seconds": round(time.monotonic() - begun), "about": about}
+    spent = {"wall_seconds": round(time.monotonic() - begun), "cpu_seconds": round(time.process_time())}
+    record = {"label": "L2", "machine": started, **spent, "about": about}
     finish("costs", figures=figures(results), record=record | {"found": results}, options=options)
 
 
