@@ -4,8 +4,9 @@
 
 Four presets under our policies, with half of the cluster and small batches. The costs that policies start from are half
 of the right ones, twice them, those of another cluster, or lopsided: half of those of rollout and twice those of
-training; or everything takes 1.5 times as long from the middle of the run on. Said are how far predictions of a visit and of a train step are off as the run goes on, and the goodput beside
-that of the same run with the right costs, and with the wrong ones for good. Needs no torch.
+training; or everything takes 1.5 times as long from the middle of the run on. Said are how far predictions of a visit
+and of a train step are off as the run goes on, and the goodput beside that of the same run with the right costs, and
+with the wrong ones for good. Needs no torch.
 """
 
 import asyncio

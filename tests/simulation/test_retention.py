@@ -61,7 +61,7 @@ class Lane:
         modelled = Cluster(name="", about="", kv_tokens=CAPACITY, host_tokens=host, max_batch=3, costs=COSTS)
         self.engine = Watched(modelled, evicts="warm" if host else "cold")
         residency = Residency(
-            policy(name, COSTS, lambda member, turn: 1.0 + member.slot),
+            policy(name, lambda: COSTS, lambda member, turn: 1.0 + member.slot),
             capacity=CAPACITY,
             host=host,
             max_batch=3,
