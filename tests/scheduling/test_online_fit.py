@@ -72,6 +72,24 @@ def test_after_a_half_life_half_of_a_change_has_been_learned_whatever_it_is(fact
     assert math.log(fit.coefficients[0]) == pytest.approx(math.log(factor) / 2, rel=0.05)
 
 
+def drifted(common, visits):
+    """Coefficients after all work has become half as long again for so many visits, as ratios to the right ones."""
+    true, r = (0.01, 0.0005, 1e-6, 0.02), random.Random(0)
+    fit = OnlineFit(true, half_life=500, common=common)
+    for visit in range(4000 + visits):
+        amounts = (16, r.choice((0, 0, 50, 200)), 16 * r.randint(30_000, 50_000), 0)
+        seconds = sum(a * b for a, b in zip(true, amounts, strict=True))
+        fit.observe(amounts, seconds * (1.5 if visit >= 4000 else 1.0))
+    return [found / (1.5 * right) for found, right in zip(fit.coefficients, true, strict=True)]
+
+
+def test_a_host_that_gets_slower_makes_all_that_was_seen_dearer_by_the_same_factor():
+    ratios = drifted(100, 400)
+    assert ratios[:3] == pytest.approx([1.0, 1.0, 1.0], rel=0.2)
+    assert ratios[3] == pytest.approx(1 / 1.5), "never seen"
+    assert min(drifted(None, 400)) < 0.2, "the base takes the blame, though it became dearer too"
+
+
 def test_a_stall_counts_no_more_than_a_factor_of_twenty():
     found = []
     for seconds in (20.0, 1e3, 1e9):

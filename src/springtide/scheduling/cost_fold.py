@@ -17,6 +17,9 @@ VISITS = 500
 """Half-life in visits, of all ranks together: enough for all mixtures of work to come by, and on one rank no more than
 some train steps."""
 
+COMMON = 100
+"""In visits, of a factor that all visits have in common: it takes few to be sure of one number."""
+
 RELOADS = 200
 """In visits in which anything was reloaded."""
 
@@ -66,7 +69,7 @@ class CostFold:
 
     def __init__(self, prior: ServiceCosts) -> None:
         self._costs = self._prior = prior
-        self._visits = _fit(prior, SERVED, VISITS)
+        self._visits = OnlineFit([getattr(prior, name) for name in SERVED], half_life=VISITS, common=COMMON)
         self._reloads = _fit(prior, RELOADED, RELOADS)
         token = prior.actor(1)
         self._actor = OnlineFit((token, token * prior.training_attention), half_life=STEPS, doubt=RARE)

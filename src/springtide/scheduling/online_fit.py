@@ -10,6 +10,10 @@ of no other (L. Cao and H. M. Schwartz, A directional forgetting algorithm based
 matrix, Automatica 36, 2000). What is never observed, or never apart from something else, keeps what it had: at first
 the prior, which with plain exponential forgetting would be lost and the uncertainty grow without bound.
 
+*A common factor is forgotten faster.* Hosts get slower and faster as a whole: clocks, power limits, others at work. So
+a factor that all has in common that was seen so far is forgotten in the same way, with a half-life of its own. Without
+it such a change is put down to whatever is known least, and parts come out wrong whose sum is right.
+
 *No observation counts for more than a factor.* A stall of the host says nothing about the work. In logarithms it weighs
 little, and its error is cut off at `MOST` (P. J. Huber, Robust estimation of a location parameter, Annals of
 Mathematical Statistics 35, 1964). A cost that has really changed goes on saying so, and gets through.
@@ -31,14 +35,18 @@ MOST = 3.0
 
 class OnlineFit:
     """`prior`: a coefficient for each kind of work, in seconds per unit; one of 0 stays 0. `doubt`: the standard
-    deviation of its logarithm. After `half_life` observations of a mixture of work the earlier ones of it count half.
-    O(k^3) per observation of k kinds.
+    deviation of its logarithm. After `half_life` observations of a mixture of work the earlier ones of it count half;
+    after `common` ones, what is known of a common factor. O(k^3) per observation of k kinds.
     """
 
-    def __init__(self, prior: Sequence[float], *, half_life: float, doubt: float = 1.0) -> None:
+    def __init__(
+        self, prior: Sequence[float], *, half_life: float, common: float | None = None, doubt: float = 1.0
+    ) -> None:
         self._coefficients = np.array(prior, dtype=float)
         self._information = np.eye(len(prior)) / doubt**2
         self._forget = 1 - 0.5 ** (1 / half_life)
+        self._forget_common = 0.0 if common is None else 1 - 0.5 ** (1 / common)
+        self._seen = np.zeros(len(prior))
 
     @property
     def coefficients(self) -> list[float]:
@@ -62,7 +70,13 @@ class OnlineFit:
         self._coefficients *= np.exp(np.linalg.solve(self._information, shares) * (error / NOISE**2))
 
     def _learn(self, shares: NDArray[np.float64]) -> None:
-        """Forget along `shares`, then add them."""
-        seen = self._information @ shares
-        self._information -= self._forget / float(shares @ seen) * np.outer(seen, seen)
+        """Forget what is to be forgotten, then add `shares`."""
+        self._seen[shares > 0] = 1.0
+        self._lose(self._seen, self._forget_common)
+        self._lose(shares, self._forget)
         self._information += np.outer(shares, shares) / NOISE**2
+
+    def _lose(self, direction: NDArray[np.float64], part: float) -> None:
+        """So much of what is known along `direction`."""
+        known = self._information @ direction
+        self._information -= part / float(direction @ known) * np.outer(known, known)
