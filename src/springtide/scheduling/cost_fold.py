@@ -23,8 +23,8 @@ COMMON = 100
 RELOADS = 200
 """In visits in which anything was reloaded."""
 
-STEPS = 4
-"""In train steps, and in publications: more would keep what is wrong for as long as a run may last."""
+STEPS = 2
+"""In train steps, and in publications: in steps that last minutes, more would keep for long what is wrong."""
 
 RARE = 3.0
 """Doubt about the prior of what happens once a step: there is no time for it to be wrong."""
