@@ -136,6 +136,23 @@ def test_a_running_turn_ends_where_it_runs_and_one_that_waits_moves_on():
     assert decoded == [150, 50]
 
 
+def test_kv_that_is_on_its_way_while_all_kv_is_dropped_is_dropped_too():
+    async def main(run):
+        await run.start(2)
+        await run.turn(1, 0, context=100)
+        other = run.turn(0, 0, context=100)
+        await run.clock.sleep(0.1)
+        run.dispatch.roll_out_on([0])
+        await run.dispatch.drained([1])
+        assert not run.engines[0].stats().warm_tokens, "rank 0 is still at its visit"
+        await run.dispatch.load(expected=PolicyVersion(1, "v"), weights="v", kv="recompute")
+        await asyncio.gather(other, run.turn(1, 1, context=160, reusable=150))
+        return run.engines[0].stats()
+
+    done = played(main)
+    assert (done.reloads, done.reused) == (0, 0)
+
+
 def test_a_rank_that_is_called_back_is_not_waited_for():
     async def main(run):
         await run.start(2)

@@ -25,11 +25,12 @@ from springtide.runtime.checkpoints import Checkpoints
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
-from springtide.runtime.mover import Mover
+from springtide.runtime.mover import SWITCH, Mover
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.roles import Roles
 from springtide.runtime.stash import Stash
+from springtide.runtime.train_lane import TrainLane
 from springtide.scheduling.codec import COMMAND, EVENT, encode
 from springtide.scheduling.commands import (
     Abort,
@@ -94,6 +95,7 @@ class Controller:
         self._checkpoints = checkpoints
         self._stash = stash
         self._observers = observers
+        self.steps = TrainLane(executor)
         self.mover: Mover | None = None
         self.roles: Roles | None = None
         self.admission: Admission | None = None
@@ -208,7 +210,8 @@ class Controller:
         elif state.publishing:
             trainer = engine = "publication"
         else:
-            trainer, engine = "rollout", "training" if state.training else "admission"
+            trainer = SWITCH if self.steps.held else "rollout"
+            engine = "training" if state.training else "admission"
         self._trainer_lane.wait_for(blamed or trainer)
         self._dispatch.wait_for(engine, blamed=blamed)
 
@@ -286,7 +289,7 @@ class Controller:
     async def _train(self, command: Train) -> None:
         groups = tuple(self._stash.take(group) for group in command.groups)
         step = partial(self._trainer.step, step=command.step, groups=groups)
-        report = await self._executor.run("trainer", step, name="train")
+        report = await self.steps.run(step)
         self._observers.trained(report, groups)
         self.post(
             StepFinished(

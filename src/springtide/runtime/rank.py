@@ -28,6 +28,10 @@ OTHER_ROLE = "other_role"
 """The bin of a rank's time while it does not roll out; what it does then is in the books of that role."""
 
 
+DEAD = "dead"
+"""The bin of a rank's time from its death until it is back."""
+
+
 class Waits:
     """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
 
@@ -104,6 +108,7 @@ class Rank:
         self._wake = asyncio.Event()
         self._idle = True
         self._employed = True
+        self._buried = False
         self._leaving = self._parting = False
         self._drained = asyncio.Event()
 
@@ -119,6 +124,12 @@ class Rank:
         if self._idle:
             self._declare_wait()
         return before
+
+    def bury(self) -> None:
+        """It is dead, and nothing of it counts any more."""
+        self._employed, self._buried = False, True
+        self._drained.set()
+        self._declare_wait()
 
     async def drained(self) -> None:
         """Nobody is here any more, or the rank is employed again."""
@@ -276,7 +287,9 @@ class Rank:
         return bool(work) or (self._leaving and bool(self._open))
 
     def _declare_wait(self) -> None:
-        if not self._employed:
+        if self._buried:
+            self._ledger.wait_for(DEAD)
+        elif not self._employed:
             self._ledger.wait_for(OTHER_ROLE)
         else:
             self._ledger.wait_for(self._waits.pausing if self._open else self._waits.empty)
