@@ -66,6 +66,8 @@ class Books:
         self.moves = 0
         self.batches: list[tuple[int, ...]] = []
         self.trained: list[tuple[int, ...]] = []
+        self.trace: list[tuple[float, str, bytes]] = []
+        """What the journal was told."""
         self.outputs: dict[tuple[str, int, int], tuple[int, ...]] = {}
         self._scripts = scripts
         self._longest = longest
@@ -214,6 +216,7 @@ class Books:
     def append(
         self, *, entries: Sequence[Entry], trajectories: Sequence[Trajectory] = (), ends: Sequence[EndRecord] = ()
     ) -> None:
+        self.trace += [(entry.time, entry.kind, entry.body) for entry in entries]
         for trajectory in trajectories:
             self._written(trajectory)
         for record in ends:

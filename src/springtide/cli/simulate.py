@@ -14,6 +14,7 @@ from springtide.core.errors import MissingExtraError, UsageError
 from springtide.simulation import cluster as clusters
 from springtide.simulation import workload as workloads
 from springtide.simulation.bands import WIDTH, Band, bands
+from springtide.simulation.failure import parse
 from springtide.simulation.strategy import Strategy, strategy_from
 from springtide.simulation.summary import Summary, summarise
 from springtide.simulation.timeline import Timeline, draw
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
             "springtide simulate tau --cluster h100-14b --set kv=keep --set evicts=warm --seeds 5",
             "springtide simulate swe --cluster h100-32b --set staleness=2 --picture swe.png",
             "springtide simulate tau --set kv=keep --bands",
+            "springtide simulate tau --set elasticity=rates --fail 1@300 --fail 6@400-900 --picture tau.png",
             "springtide simulate --list",
         ),
     )(simulate)
@@ -47,6 +49,12 @@ def simulate(
     with_bands: Annotated[
         bool, typer.Option("--bands", help="Also with each group of costs, and the latency, 30 % lower and higher.")
     ] = False,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail", metavar="RANK@SECONDS", help="A rank dies then; RANK@SECONDS-SECONDS: and is back then."
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--list", help="List workloads, clusters and settings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -58,6 +66,9 @@ def simulate(
         raise UsageError("Name a workload, such as `springtide simulate tau`; `springtide simulate --list` shows all.")
     if picture is not None:
         _require_drawable(picture)
+    failures = [parse(text) for text in fail or ()]
+    if failures and with_bands:
+        raise UsageError("--bands compares runs in which nothing fails; leave --fail out, or --bands.")
     timeline = Timeline() if picture is not None else None
     work, hardware = workloads.preset(workload, groups_per_step), clusters.cluster(cluster)
     summary, runs = summarise(
@@ -68,6 +79,7 @@ def simulate(
         steps=steps,
         warm_steps=warm_steps,
         timeline=timeline,
+        failures=failures,
     )
     _print(summary)
     if timeline is not None and picture is not None:

@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class Crew:
-    """`make(number, engine, epoch)` makes a rank that lives since `epoch`. `membership` says who lives."""
+    """`make(number, engine, epoch)` makes a rank that lives since `epoch`. `membership` says who lives. `asked` is
+    called whenever a rank begins to load weights."""
 
     def __init__(
         self, engines: Sequence[Engine], make: Callable[[int, Engine, int], Rank], *, executor: Executor
@@ -30,6 +31,7 @@ class Crew:
         self._loads: dict[asyncio.Task[PolicyVersion], tuple[int, float]] = {}
         self._newest: tuple[PolicyVersion, Any, KvPolicy] | None = None
         self._past = EngineStats()
+        self.asked: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Drive all ranks until cancelled."""
@@ -97,6 +99,7 @@ class Crew:
         loading = self.ranks[number].load(expected=expected, weights=weights, kv=kv)
         task = asyncio.get_running_loop().create_task(loading)
         self._loads[task] = (number, now)
+        self.asked()
         try:
             return await outlive(task)
         finally:

@@ -114,6 +114,7 @@ class Dispatch:
         self._deadline: Deadline | None = None
         if deadline is not None:
             self._deadline = Deadline(deadline, clock=clock, owed=self._owed, report=self._late)
+            self._crew.asked = self._deadline.asked
 
     # -- episodes ----------------------------------------------------------------------------------------------------
 
@@ -250,8 +251,6 @@ class Dispatch:
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
         """New weights on every rank, between two of its visits; the proof of the first that holds others, if any."""
-        if self._deadline is not None:
-            self._deadline.asked()
         return await self._crew.load(expected=expected, weights=weights, kv=kv, now=self._clock.now())
 
     @property
