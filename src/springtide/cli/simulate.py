@@ -15,6 +15,7 @@ from springtide.core.errors import MissingExtraError, UsageError
 from springtide.simulation import cluster as clusters
 from springtide.simulation import workload as workloads
 from springtide.simulation.bands import WIDTH, Band, bands
+from springtide.simulation.failure import parse
 from springtide.simulation.strategy import Strategy, strategy_from
 from springtide.simulation.summary import Summary, summarise
 from springtide.simulation.timeline import Timeline, draw
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
             "springtide simulate coding_trace.csv --context 60000 --cluster my-cluster.toml",
             "springtide simulate coding_trace.csv --context 60000 --fit coding.toml",
             "springtide simulate coding.toml --json",
+            "springtide simulate tau --set elasticity=rates --fail 1@300 --fail 6@400-900 --picture tau.png",
             "springtide simulate --list",
         ),
     )(simulate)
@@ -58,6 +60,12 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="Write a workload that is fitted to a recorded trace, and simulate nothing."),
     ] = None,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail", metavar="RANK@SECONDS", help="A rank dies then; RANK@SECONDS-SECONDS: and is back then."
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--list", help="List workloads, clusters and settings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -76,6 +84,9 @@ def simulate(
         return
     if picture is not None:
         _require_drawable(picture)
+    failures = [parse(text) for text in fail or ()]
+    if failures and with_bands:
+        raise UsageError("--bands compares runs in which nothing fails; leave --fail out, or --bands.")
     timeline = Timeline() if picture is not None else None
     work, hardware, assumed = found(workload, cluster, **sizes)
     summary, runs = summarise(
@@ -86,6 +97,7 @@ def simulate(
         steps=steps,
         warm_steps=warm_steps,
         timeline=timeline,
+        failures=failures,
     )
     _print(summary)
     if timeline is not None and picture is not None:

@@ -95,8 +95,11 @@ class RealStack:
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> ScriptedPlayer:
         return token_player(scripts=scripts, sampler=sampler, clock=clock, vocabulary=VOCABULARY)
 
-    def resize(self, training: int, together: bool) -> None:
+    def resize(self, training: int, together: bool, lost: bool) -> None:
         raise NotImplementedError("a rank here does not change its role")
+
+    def restart(self, rank: int) -> TorchEngine:
+        raise NotImplementedError("a rank here lives and dies with its process")
 
 
 def play(

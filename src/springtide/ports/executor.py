@@ -15,4 +15,9 @@ class Executor(Protocol):
         """
         ...
 
+    def give_up(self, lane: str) -> None:
+        """Nobody waits any more for what runs on `lane` (it is cancelled next): it was for nothing, and later work does
+        not wait for it either."""
+        ...
+
     async def close(self) -> None: ...

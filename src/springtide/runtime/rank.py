@@ -29,6 +29,10 @@ OTHER_ROLE = "other_role"
 """The bin of a rank's time while it does not roll out; what it does then is in the books of that role."""
 
 
+DEAD = "dead"
+"""The bin of a rank's time from its death until it is back."""
+
+
 class Waits:
     """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
 
@@ -105,7 +109,7 @@ class Rank:
         self._wake = asyncio.Event()
         self._idle = True
         self._employed = True
-        self._paused = False
+        self._paused = self._buried = False
         self._leaving = self._parting = False
         self._drained = asyncio.Event()
 
@@ -126,17 +130,26 @@ class Rank:
         """No visit from now on; the device is free when the one that runs has ended."""
         if self._paused:
             return
-        self._paused = True
+        self.hold()
         steering = self._steering
         notes = [] if steering is None else steering.notes()
         await self._executor.run(self.lane, partial(self._vacate, notes, self._waits.now()), name="vacate")
         if self._idle:
             self._declare_wait()
 
+    def hold(self) -> None:
+        """No visit from now on."""
+        self._paused = True
+
     def resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._wake.set()
+        self._paused = False
+        self._wake.set()
+
+    def bury(self) -> None:
+        """It is dead, and nothing of it counts any more."""
+        self._employed, self._buried = False, True
+        self._drained.set()
+        self._declare_wait()
 
     async def drained(self) -> None:
         """Nobody is here any more, or the rank is employed again."""
@@ -296,7 +309,9 @@ class Rank:
         return bool(work) or (self._leaving and bool(self._open))
 
     def _declare_wait(self) -> None:
-        if not self._employed:
+        if self._buried:
+            self._ledger.wait_for(DEAD)
+        elif not self._employed:
             self._ledger.wait_for(OTHER_ROLE)
         elif self._paused:
             self._ledger.wait_for("training")

@@ -30,7 +30,7 @@ from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
-from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
+from springtide.scheduling.events import Boundary, Event, ProcessStarted, RankDied, RunStarted
 from springtide.scheduling.membership import Membership
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.refresh import Refresh
@@ -38,6 +38,7 @@ from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.failure import Deaths, Failure, require_mortal, schedule
 from springtide.simulation.multi_version import VersionedDispatch, VersionedEngine
 from springtide.simulation.over_provision import OverProvision, Turns
 from springtide.simulation.script import Scripts, Work
@@ -132,12 +133,20 @@ class Simulation:
         journal: Journal | None = None,
         stack: Stack | None = None,
         scheduling: Mapping[str, Any] | None = None,
+        failures: Sequence[Failure] = (),
+        deadline: float | None = None,
     ) -> None:
         """`policy` makes each rank's policy of retention, `splitter` that of elasticity, instead of the strategy's;
-        `stack` is what the run is played on, if not modelled ranks."""
+        `stack` is what the run is played on, if not modelled ranks. `failures`: of modelled ranks, any of which may
+        have to take another's role then; `deadline` is that of `Dispatch`."""
         moves = splitter is not None or elastic(strategy)
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if moves else cluster.ranks)
         _refuse(strategy, cluster, rollout, moves=moves)
+        mortal = bool(failures) or deadline is not None
+        if mortal:
+            require_mortal(failures, cluster, strategy)
+        self._failures, self._deadline, self._timeline = failures, deadline, timeline
+        rolling = cluster.ranks if moves else rollout
         self._workload, self._strategy = workload, strategy
         self._policy = policy
         self._splitter = splitter or (Elasticity if moves else None)
@@ -146,7 +155,7 @@ class Simulation:
         self._stack: Stack = stack or ModelledStack(
             cluster,
             strategy,
-            engines=cluster.ranks if moves else rollout,
+            engines=cluster.ranks if mortal else rolling,
             training=cluster.ranks if colocated else cluster.ranks - rollout,
             colocated=colocated,
             updates=workload.updates_per_step,
@@ -155,6 +164,7 @@ class Simulation:
         self.trainer, self.engines = self._stack.trainer, self._stack.engines
         self._cluster = cluster
         self._membership = Membership.of(cluster.ranks, rollout)
+        self._deaths: list[Deaths] = []
         self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
         self._journal: Journal = journal or NoJournal()
@@ -164,7 +174,7 @@ class Simulation:
             group_size=workload.group_size,
             steps=warm_steps + steps,
             staleness=strategy.staleness,
-            max_concurrent=min(_most_concurrent(strategy, len(self.engines)), cluster.environment_slots),
+            max_concurrent=min(_most_concurrent(strategy, rolling), cluster.environment_slots),
             batchwise=strategy.batchwise,
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
@@ -182,16 +192,22 @@ class Simulation:
             dispatch=dispatch,
             executor=executor,
             membership=self._membership,
+            steps=controller.steps,
             resize=self._stack.resize,
+            restart=self._stack.restart,
             spawn=controller.spawn,
         )
         controller.turns = self._strategy.mode == "async"
         self._set_up_policies(controller, dispatch, clock)
+        dispatch.died = lambda rank, epoch: controller.post(RankDied(rank, epoch))
+        schedule(self._failures, membership=lambda: controller.scheduler.membership, post=controller.post)
         begun = clock.now()
         try:
             await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
         finally:
             await executor.close()
+        for deaths in self._deaths:
+            deaths.finish()
         return self._outcomes([end - begun for end in steps.ends], steps, ledger, dispatch.stats)
 
     def _dispatch(self, executor: Executor, clock: LoopClock, ledger: Ledger) -> Dispatch:
@@ -212,6 +228,7 @@ class Simulation:
             lockstep=False,
             decode_steps=decode_steps,
             residency=self._residency,
+            deadline=self._deadline,
             refresh=Refresh(REFRESH_CHUNK) if self._strategy.kv == "refresh" else None,
         )
 
@@ -229,6 +246,9 @@ class Simulation:
         observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
         if isinstance(executor, Turns):
             observers.append(executor)
+        if self._timeline is not None and self._failures:
+            self._deaths.append(Deaths(self._timeline, lanes(len(self.engines)), clock.now))
+        observers += self._deaths
         controller = Controller(
             scheduler=self._scheduler(),
             journal=self._journal,
@@ -258,7 +278,7 @@ class Simulation:
         fold, cluster = dispatch.readiness, self._cluster
         if self._law is not None:
             controller.admission = Admission(
-                fold, law=self._law, ranks=lambda: dispatch.rollout_ranks, now=clock.now, post=controller.post
+                fold, law=self._law, ranks=lambda: max(1, dispatch.rollout_ranks), now=clock.now, post=controller.post
             )
         if self._splitter is not None:
             batch = self._config.groups_per_step * self._config.group_size
@@ -352,6 +372,7 @@ def simulate(
     timeline: Timeline | None = None,
     policy: Callable[[ServiceCosts], RetentionPolicy] | None = None,
     splitter: Callable[[Rates], Splitter] | None = None,
+    failures: Sequence[Failure] = (),
 ) -> Outcomes:
     """The modelled run on the virtual clock (L2). UsageError for what does not go together."""
     simulation = Simulation(
@@ -364,6 +385,7 @@ def simulate(
         timeline=timeline,
         policy=policy,
         splitter=splitter,
+        failures=failures,
     )
     outcomes, _ = run_virtual(simulation.main)
     return outcomes

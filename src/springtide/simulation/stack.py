@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from springtide.ports.clock import Clock
@@ -43,8 +44,13 @@ class Stack(Protocol):
 
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> EpisodePlayer: ...
 
-    def resize(self, training: int, together: bool) -> None:
-        """From now on so many ranks train, and roll out in turns or not."""
+    def resize(self, training: int, together: bool, lost: bool) -> None:
+        """From now on so many ranks train, and roll out in turns or not; `lost`: one has died, and what it held is done
+        again."""
+        ...
+
+    def restart(self, rank: int) -> Engine:
+        """The empty engine of a rank that was dead."""
         ...
 
 
@@ -74,10 +80,9 @@ class ModelledStack:
             now=loop_time,
         )
         kind = VersionedEngine if strategy.versions == "own" else ModelledEngine
-        self.engines = [
-            kind(cluster, now=loop_time, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)
-        ]
-        self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
+        self._make = partial(kind, cluster, now=loop_time, evicts=strategy.evicts, gap=strategy.kv_gap)
+        self.engines: list[ModelledEngine] = [self._make() for _ in range(engines)]
+        self._lanes = {lane: number for number, lane in enumerate(lanes(engines))}
 
     def executor(self, ledger: Ledger, now: Callable[[], float]) -> InlineExecutor:
         watch = None if self._timeline is None else self._timeline.watch(now)
@@ -91,8 +96,12 @@ class ModelledStack:
         barrier = TurnBarrier() if self._strategy.turnwise else None
         return ScriptedPlayer(scripts=scripts, sampler=sampler, clock=clock, barrier=barrier)
 
-    def resize(self, training: int, together: bool) -> None:
-        self.trainer.resize(training, together)
+    def resize(self, training: int, together: bool, lost: bool) -> None:
+        self.trainer.resize(training, colocated=together, lost=lost)
+
+    def restart(self, rank: int) -> ModelledEngine:
+        self.engines[rank] = self._make()
+        return self.engines[rank]
 
     def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
         if name == "load_weights":
@@ -101,7 +110,8 @@ class ModelledStack:
             return self._cluster.costs.role_switch
         if lane == "trainer":
             return self.trainer.spent if name == "train" else 0.0
-        return self._lanes[lane].spent if lane in self._lanes and name in ("generate", "refresh") else 0.0
+        works = lane in self._lanes and name in ("generate", "refresh")
+        return self.engines[self._lanes[lane]].spent if works else 0.0
 
 
 def loop_time() -> float:

@@ -61,12 +61,15 @@ class ModelledTrainer:
     def version(self) -> PolicyVersion:
         return PolicyVersion(self._number, str(self._number))
 
-    def resize(self, ranks: int, colocated: bool) -> None:
-        """From the next step on; until all ranks know each other, none of them trains."""
-        self._ranks, self._colocated = ranks, colocated
-        self._away_until = self._now() + self._costs.role_switch
+    def resize(self, ranks: int, *, colocated: bool, lost: bool = False) -> None:
+        """From the next step on; until all ranks know each other, none of them trains. `lost`: a rank has died, and
+        what was done of the open step, or ahead of it, is done again."""
+        now, self._ranks, self._colocated = self._now(), ranks, colocated
+        self._away_until = now + self._costs.role_switch
+        if lost:
+            self._ready = dict.fromkeys(self._ready, now)
         if self.pipeline is not None:
-            self.pipeline.resize(ranks)
+            self.pipeline.resize(ranks, until=now if lost else None)
             self.pipeline.occupy(self._away_until)
         self.spent = {}
 
