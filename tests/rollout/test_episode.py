@@ -5,15 +5,18 @@ import asyncio
 import pytest
 
 from fakes.environment import FakeEnvironment
-from springtide.core.errors import UsageError
+from springtide.core.errors import InvalidEpisodeError, UsageError
 from springtide.core.member import Member, Purpose
 from springtide.core.message import Message
-from springtide.core.outcome import Ending, InvalidCause
+from springtide.core.outcome import Ending, InvalidCause, Valid
 from springtide.core.sampling import Sampled, SampleStop
 from springtide.core.task import Split, Task
+from springtide.core.trajectory import EnvironmentTimes
+from springtide.ports.environment import Observation
 from springtide.rollout.config import RolloutConfig
 from springtide.rollout.episode import Player
 from springtide.runtime.clock import LoopClock
+from springtide.simulation.virtual_loop import run_virtual
 
 STOP = 0
 MEMBER = Member(Purpose.TRAIN, 0, 0)
@@ -74,6 +77,37 @@ def test_the_last_turn_is_answered_and_graded_before_the_turn_limit_ends_the_epi
     assert environment.phases == ["reset", "step", "step", "verify", "close"]
     assert trajectory.outcome.ending is Ending.TURN_LIMIT
     assert lengths(trajectory) == [(4, False), (2, True), (3, False), (2, True)]
+
+
+def test_what_the_environment_took_is_recorded_call_by_call():
+    async def slow(seconds, value):
+        await asyncio.sleep(seconds)
+        return value
+
+    steps = iter((2.0, 0.5))
+    faults = {
+        "reset": lambda: slow(3.0, Observation(messages=(Message(role="user", content="go"),))),
+        "step": lambda: slow(next(steps), Observation(messages=(Message(role="user", content="on"),))),
+        "verify": lambda: slow(4.0, Valid(reward=1.0)),
+    }
+    config = RolloutConfig(max_turns=2, max_tokens_per_turn=8, max_context=32)
+
+    async def episode():
+        player = Player(sampler=ScriptedSampler(2, 2), renderer=CountingRenderer(), config=config, clock=LoopClock())
+        return await player.play(MEMBER, TASK, FakeEnvironment(faults=faults), temperature=1.0)
+
+    trajectory, _ = run_virtual(episode)
+    assert trajectory.environment == EnvironmentTimes(reset=3.0, steps=(2.0, 0.5), verify=4.0)
+    assert trajectory.seconds == 9.5
+
+
+def test_what_a_failing_step_took_is_recorded_too():
+    def fail():
+        raise InvalidEpisodeError("infrastructure", "box died")
+
+    trajectory, _ = play(ScriptedSampler(2), environment=FakeEnvironment(turns=3, faults={"step": fail}))
+    assert len(trajectory.environment.steps) == 1
+    assert not trajectory.valid
 
 
 def test_a_turn_cut_by_its_own_limit_is_acted_on_and_closed():

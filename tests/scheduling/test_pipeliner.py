@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from springtide.core.errors import UsageError
-from springtide.scheduling.pipeliner import Forecast, Pipeliner, candidates, choose, static
+from springtide.scheduling.pipeliner import RECENT, Forecast, Pipeliner, candidates, choose, static
 from springtide.scheduling.pipelining import Adapter, Ahead, FullBatch, Split, StageCosts, Swap, Unit, schedule
 
 COSTS = StageCosts(reference=1.0, forward=1.0, backward=2.0, swap=0.5)
@@ -88,23 +88,34 @@ def test_when_work_comes_at_random_it_is_hardly_worse_than_the_best_mode_of_each
 
 
 def test_starved_ranks_leave_a_mode_at_once():
-    pipeliner = Pipeliner(mode=FullBatch(), interval=4.0)
+    pipeliner = Pipeliner(mode=FullBatch(), recent=((4.0, ()),))
     assert decided(pipeliner, there(2), 10).mode != FullBatch()
 
 
 def test_a_gain_has_to_last_before_a_mode_is_left():
     # Half of the work is there and the rest comes slowly: to wait for it is far from the best.
-    once = decided(Pipeliner(mode=FullBatch(), interval=2.0), there(20), 20)
+    once = decided(Pipeliner(mode=FullBatch(), recent=((2.0, ()),)), there(20), 20)
     assert once.mode == FullBatch()
     assert decided(once, there(20), 20).mode != FullBatch()
-    # A step in which waiting was right begins it anew.
+    # A step in which waiting is right is not the one to change in.
     between = decided(once, there(40), 0, ranks=1)
-    assert between.missed == ()
-    assert decided(between, there(20), 20).mode == FullBatch()
+    assert between.mode == FullBatch()
+    assert decided(between, there(20), 20).mode != FullBatch()
+
+
+def test_what_a_mode_would_have_cost_counts_against_what_it_would_have_saved():
+    # When all is there, waiting for nothing saves half a second of 81.5; when half of it comes slowly, it costs more.
+    pipeliner = Pipeliner(mode=Ahead(1), recent=((2.0, ()),))
+    for _ in range(100):
+        pipeliner = decided(pipeliner, there(40), 0, ranks=2)
+        assert pipeliner.mode == Ahead(1)
+        assert pipeliner.missed
+        pipeliner = decided(pipeliner, there(20), 20, ranks=2)
+        assert pipeliner.mode == Ahead(1)
 
 
 def test_a_small_gain_counts_when_it_lasts():
-    pipeliner, steps = Pipeliner(mode=Swap(1), interval=1.0), 0
+    pipeliner, steps = Pipeliner(mode=Swap(1), recent=((1.0, ()),)), 0
     while pipeliner.mode == Swap(1):
         # One swap more than needed, of about 90 s: 1 %.
         pipeliner, steps = decided(pipeliner, there(44), 0, ranks=2), steps + 1
@@ -114,12 +125,12 @@ def test_a_small_gain_counts_when_it_lasts():
 
 def test_arrivals_are_expected_as_they_have_been_lately():
     seen = Pipeliner().observe(10.0, [12.0, 16.0])
-    assert seen.interval == 3.0
-    assert seen.shapes == ((2 / 6, 1.0),)
-    assert seen.observe(0.0, []).interval == 3.0
-    later = seen.observe(0.0, [5.0]).observe(0.0, [5.0])
-    assert later.interval == pytest.approx(0.3 * 5 + 0.7 * (0.3 * 5 + 0.7 * 3))
-    assert later.shapes == ((1.0,), (1.0,))
+    assert seen.recent == ((3.0, (2 / 6, 1.0)),)
+    assert seen.observe(0.0, []) == seen
+    later = seen
+    for _ in range(RECENT):
+        later = later.observe(0.0, [5.0])
+    assert later.recent == ((5.0, (1.0,)),) * RECENT
 
 
 def test_without_a_reference_there_is_one_mode():

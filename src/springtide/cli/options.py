@@ -14,8 +14,6 @@ Overrides = Annotated[
     ),
 ]
 
-ModelledCluster = Annotated[str, typer.Option("--cluster", metavar="CLUSTER", help="The modelled hardware.")]
-
 ModelledOverrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -23,11 +21,6 @@ ModelledOverrides = Annotated[
         metavar="SETTING=VALUE",
         help="Change how the cluster is run (see `springtide simulate --list`); may be repeated.",
     ),
-]
-
-GroupsPerStep = Annotated[
-    int | None,
-    typer.Option("--groups-per-step", min=1, metavar="N", help="Groups per batch, in place of the workload's."),
 ]
 
 RecipeName = Annotated[

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from springtide.cli.console import errors, output
-from springtide.cli.options import GroupsPerStep, Json, ModelledCluster, ModelledOverrides, examples
+from springtide.cli.modelled import Context, GroupSize, GroupsPerStep, ModelledCluster, ModelledWork
+from springtide.cli.modelled import found as modelled
+from springtide.cli.options import Json, ModelledOverrides, examples
 from springtide.core.errors import SpringtideError, UsageError
-from springtide.simulation import cluster as clusters
-from springtide.simulation import workload as workloads
 from springtide.simulation.plan import Candidate, Plan
 from springtide.simulation.plan import plan as search
 from springtide.simulation.strategy import ours
@@ -24,14 +24,13 @@ def register(app: typer.Typer) -> None:
             "springtide plan tau --cluster h100-14b --target 5000",
             "springtide plan swe --cluster h100-32b --target 1500 --set staleness=3 --ranks-max 32",
             "springtide plan roll10 --target 12000 --groups-per-step 128 --json",
+            "springtide plan runs/quickstart-20300501-120000 --cluster my-cluster.toml --target 800",
         ),
     )(plan)
 
 
 def plan(
-    workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="A workload; `springtide simulate --list` shows all.")
-    ] = "",
+    workload: ModelledWork = "",
     cluster: ModelledCluster = "h100-7b",
     target: Annotated[
         float | None, typer.Option(metavar="TOKENS_PER_SECOND", help="Trained tokens per second that are wanted.")
@@ -39,6 +38,8 @@ def plan(
     ranks_max: Annotated[int, typer.Option(metavar="N", help="The most ranks to consider.")] = 64,
     overrides: ModelledOverrides = None,
     groups_per_step: GroupsPerStep = None,
+    group_size: GroupSize = None,
+    context: Context = None,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Train steps that are measured.")] = 6,
     warm_steps: Annotated[int, typer.Option(min=0, metavar="N", help="Train steps before them.")] = 2,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs, of which the median counts.")] = 1,
@@ -54,9 +55,12 @@ def plan(
         raise UsageError("Name a workload, such as `springtide plan tau`; `springtide simulate --list` shows all.")
     if target is None:
         raise UsageError("--target is missing: give the trained tokens per second that are wanted, such as 5000.")
+    work, hardware, assumed = modelled(
+        workload, cluster, groups_per_step=groups_per_step, group_size=group_size, context=context
+    )
     found = search(
-        workloads.preset(workload, groups_per_step),
-        clusters.cluster(cluster),
+        work,
+        hardware,
         ours(overrides or ()),
         target=target,
         ranks_max=ranks_max,
@@ -67,7 +71,7 @@ def plan(
     )
     _print(errors() if as_json else output(), found)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode({**msgspec.to_builtins(found), "assumptions": assumed}).decode())
     if found.ranks is None:
         raise SpringtideError(
             f"{found.target_tokens_per_s:,.0f} trained tokens per second are not reached: {found.remedy}"

@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from springtide.cli.console import errors, output
-from springtide.cli.options import GroupsPerStep, Json, ModelledCluster, ModelledOverrides, examples
+from springtide.cli.modelled import Context, GroupSize, GroupsPerStep, ModelledCluster, ModelledWork, found, write_fit
+from springtide.cli.options import Json, ModelledOverrides, examples
 from springtide.core.errors import MissingExtraError, UsageError
 from springtide.simulation import cluster as clusters
 from springtide.simulation import workload as workloads
@@ -31,16 +32,22 @@ def register(app: typer.Typer) -> None:
             "springtide simulate swe --cluster h100-32b --set staleness=2 --picture swe.png",
             "springtide simulate tau --set kv=keep --bands",
             "springtide simulate tau --set elasticity=rates --fail 1@300 --fail 6@400-900 --picture tau.png",
+            "springtide simulate runs/quickstart-20300501-120000 --group-size 4",
+            "springtide simulate coding_trace.csv --context 60000 --cluster my-cluster.toml",
+            "springtide simulate coding_trace.csv --context 60000 --fit coding.toml",
+            "springtide simulate coding.toml --json",
             "springtide simulate --list",
         ),
     )(simulate)
 
 
 def simulate(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload; --list shows all.")] = "",
+    workload: ModelledWork = "",
     cluster: ModelledCluster = "h100-7b",
     overrides: ModelledOverrides = None,
     groups_per_step: GroupsPerStep = None,
+    group_size: GroupSize = None,
+    context: Context = None,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Train steps that are measured.")] = 6,
     warm_steps: Annotated[int, typer.Option(min=0, metavar="N", help="Train steps before them.")] = 2,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs, of which the median counts.")] = 1,
@@ -55,22 +62,33 @@ def simulate(
             "--fail", metavar="RANK@SECONDS", help="A rank dies then; RANK@SECONDS-SECONDS: and is back then."
         ),
     ] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a workload that is fitted to a recorded trace, and simulate nothing."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--list", help="List workloads, clusters and settings.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Play a workload on modelled hardware in virtual time (L2), and compare with what no schedule can beat."""
+    """Play a workload on modelled hardware in virtual time (L2), and compare with what no schedule can beat.
+
+    The workload comes with the package, is a TOML file of yours, or was recorded: by a run, or by another program.
+    """
     if everything:
         _list()
         return
     if not workload:
         raise UsageError("Name a workload, such as `springtide simulate tau`; `springtide simulate --list` shows all.")
+    sizes = {"groups_per_step": groups_per_step, "group_size": group_size, "context": context}
+    if fit is not None:
+        _fit(workload, fit, sizes, as_json=as_json)
+        return
     if picture is not None:
         _require_drawable(picture)
     failures = [parse(text) for text in fail or ()]
     if failures and with_bands:
         raise UsageError("--bands compares runs in which nothing fails; leave --fail out, or --bands.")
     timeline = Timeline() if picture is not None else None
-    work, hardware = workloads.preset(workload, groups_per_step), clusters.cluster(cluster)
+    work, hardware, assumed = found(workload, cluster, **sizes)
     summary, runs = summarise(
         work,
         hardware,
@@ -83,14 +101,26 @@ def simulate(
     )
     _print(summary)
     if timeline is not None and picture is not None:
-        title = f"{workload} on {cluster}, {summary.strategy['mode']} (L2)"
+        title = f"{summary.workload} on {summary.cluster}, {summary.strategy['mode']} (L2)"
         draw(timeline, picture, title=title, steps=runs[0].step_ends)
         output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
-    told = msgspec.to_builtins(summary)
+    told = {**msgspec.to_builtins(summary), "assumptions": assumed}
     if with_bands:
-        found = bands(summary, work, hardware, steps=steps, warm_steps=warm_steps, watch=_announce)
-        _print_bands(found)
-        told["bands"] = msgspec.to_builtins(found)
+        changed = bands(summary, work, hardware, steps=steps, warm_steps=warm_steps, watch=_announce)
+        _print_bands(changed)
+        told["bands"] = msgspec.to_builtins(changed)
+    if as_json:
+        typer.echo(msgspec.json.encode(told).decode())
+
+
+def _fit(workload: str, file: Path, sizes: dict[str, int | None], *, as_json: bool) -> None:
+    told = write_fit(workload, file, **sizes)
+    output().print(
+        f"Written: {file}. Change it, and play it with `springtide simulate {file}`.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     if as_json:
         typer.echo(msgspec.json.encode(told).decode())
 

@@ -21,6 +21,15 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[int, ...]
 
 
+class EnvironmentTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that an episode waited for its environment: `steps` has one for each turn that was answered, the last of
+    them also where that failed."""
+
+    reset: float = 0.0
+    steps: tuple[float, ...] = ()
+    verify: float = 0.0
+
+
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     """An episode's tokens and its outcome. `messages` is the same conversation for people; training never reads it."""
 
@@ -31,6 +40,8 @@ class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     turns: int = 0
     seconds: float = 0.0
+    environment: EnvironmentTimes | None = None
+    """None where it was not recorded, as by earlier versions."""
 
     @property
     def valid(self) -> bool:

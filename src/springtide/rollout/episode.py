@@ -5,7 +5,8 @@ trajectory is written here and only read afterwards. Any failure outside the age
 recorded until then is kept for people to read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from springtide.core.errors import InvalidEpisodeError, UsageError
@@ -15,7 +16,7 @@ from springtide.core.outcome import Ending, Invalid, InvalidCause, Outcome
 from springtide.core.sampling import SampleRequest, SampleStop, SamplingParams
 from springtide.core.segment import Segment
 from springtide.core.task import Task
-from springtide.core.trajectory import Trajectory
+from springtide.core.trajectory import EnvironmentTimes, Trajectory
 from springtide.ports.clock import Clock
 from springtide.ports.environment import Environment
 from springtide.ports.sampler import Sampler
@@ -50,6 +51,14 @@ class Recording:
         self.messages: list[Message] = []
         self.tokens: list[int] = []
         self.turns = 0
+        self.reset: list[float] = []
+        self.steps: list[float] = []
+        self.verify: list[float] = []
+        """Seconds that the environment took, call by call."""
+
+    @property
+    def times(self) -> EnvironmentTimes:
+        return EnvironmentTimes(reset=sum(self.reset), steps=tuple(self.steps), verify=sum(self.verify))
 
     def read(self, tokens: tuple[int, ...], messages: Sequence[Message]) -> None:
         self.messages.extend(messages)
@@ -91,7 +100,8 @@ class Player:
         recording = Recording()
         try:
             ending = await self._turns(member, task, environment, recording, temperature)
-            outcome = await environment.verify(ending)
+            with self._timed(recording.verify):
+                outcome = await environment.verify(ending)
         except InvalidEpisodeError as error:
             outcome = Invalid(cause=InvalidCause(error.cause), detail=error.detail)
         except UsageError as error:  # messages that this model's template does not take
@@ -103,7 +113,8 @@ class Player:
     async def _turns(
         self, member: Member, task: Task, environment: Environment, recording: Recording, temperature: float
     ) -> Ending:
-        observation = await environment.reset(task)
+        with self._timed(recording.reset):
+            observation = await environment.reset(task)
         recording.read(self._renderer.prompt(observation.messages, observation.tools), observation.messages)
         self._require_room(len(recording.tokens))
         while True:
@@ -113,7 +124,8 @@ class Player:
             stop, action = await self._sample(member, recording, room, temperature)
             if stop is SampleStop.CONTEXT or (stop is SampleStop.LENGTH and room <= self._config.max_tokens_per_turn):
                 return Ending.CONTEXT_LIMIT
-            observation = await environment.step(action)
+            with self._timed(recording.steps):
+                observation = await environment.step(action)
             if observation.done:
                 recording.messages.extend(observation.messages)
                 return observation.ending
@@ -123,6 +135,14 @@ class Player:
             closed = stop is SampleStop.STOP_TOKEN
             continuation = self._renderer.continuation(observation.messages, closed=closed)
             recording.read(continuation, observation.messages)
+
+    @contextmanager
+    def _timed(self, seconds: list[float]) -> Iterator[None]:
+        begun = self._clock.now()
+        try:
+            yield
+        finally:
+            seconds.append(self._clock.now() - begun)
 
     def _require_room(self, prompt: int) -> None:
         """A prompt that leaves nothing to say is no failure of the agent."""
@@ -160,4 +180,5 @@ class Player:
             outcome=outcome,
             turns=recording.turns,
             seconds=seconds,
+            environment=recording.times,
         )

@@ -20,12 +20,10 @@ from springtide.scheduling.pipelining import (
 )
 
 GAIN = 0.05
-"""Share of a step, on average over STEPS, that other modes have to save before the present one is left."""
+"""Share of a step, on average over STEPS, that another mode has to save before the present one is left."""
 STEPS = 2
-"""Consecutive steps in which they have to, at least. A smaller gain counts too, if it lasts the longer."""
-RECENT = 0.3
-"""Weight of the latest step in the mean of arrival intervals."""
-SHAPES = 2
+"""Steps in which it has to, at least. A smaller gain counts too, if it lasts the longer."""
+RECENT = 4
 """Steps whose arrivals serve as what may come."""
 LARGEST = 64
 """Units per cycle that are tried at most: beyond, two swaps are nothing."""
@@ -98,18 +96,18 @@ def choose(
 
 @dataclass(frozen=True)
 class Pipeliner:
-    """The choice from step to step, with hysteresis: the present mode stays until others would have saved STEPS times
-    GAIN of a step, and the swaps of changing, in consecutive steps, at least STEPS. Starved ranks leave it at once.
+    """The choice from step to step, with hysteresis: the present mode stays until another one would have saved STEPS
+    times GAIN of a step, and the swaps of changing, in at least STEPS steps, less what it would have cost in others (a
+    CUSUM test: E. S. Page, Continuous inspection schemes, Biometrika 1954). Starved ranks leave it at once.
 
-    `interval`: seconds between arrivals, None until there have been any; `shapes`: how the latest were spread (see
-    Forecast), of up to SHAPES steps. `missed`: what the best mode would have saved,
-    as a share of the step, in each step since the present mode was the best.
+    `recent`: of up to RECENT steps the seconds between arrivals, and how these were spread (see Forecast). `missed`:
+    the modes that have been better lately, each with the steps since then, and what it would have saved as shares of a
+    step.
     """
 
     mode: Mode | None = None
-    interval: float | None = None
-    shapes: tuple[tuple[float, ...], ...] = ()
-    missed: tuple[float, ...] = ()
+    recent: tuple[tuple[float, tuple[float, ...]], ...] = ()
+    missed: tuple[tuple[Mode, int, float], ...] = ()
 
     def decide(
         self,
@@ -128,34 +126,47 @@ class Pipeliner:
         """
         if costs.reference == 0:
             return replace(self, mode=Adapter())
-        interval = self.interval if self.interval is not None else costs.actor * sum(tokens) / ranks
-        shapes = self.shapes if arrivals and self.shapes else ((),)
-        coming = [Forecast(arrivals, interval, tokens, shape) for shape in shapes]
+        usual = ((costs.actor * sum(tokens) / ranks, ()),)
+        coming = [Forecast(arrivals, interval, tokens, shape) for interval, shape in self.recent or usual]
+        interval = fmean(forecast.interval for forecast in coming)
         per_unit = interval / max(1, len(tokens)) if arrivals else math.inf
         modes = candidates(len(known) + arrivals * len(tokens), ranks, interval=per_unit)
         best, finishes = choose(modes, known, coming, ranks, costs, start, holding=holding)
         kept = next((mode for mode in modes if mode == self.mode), None)
         present = finishes[kept] if kept is not None else math.inf
-        if finishes[best] >= present:
-            return replace(self, mode=kept, missed=())
         starved = arrivals > 0 and len(known) < ranks
-        if kept is None or starved:
+        if kept is None or (starved and finishes[best] < present):
             return replace(self, mode=best, missed=())
-        missed = (*self.missed, (present - finishes[best]) / (present - start))
-        worth = max(STEPS * GAIN, costs.swap * _changes(kept, best) / (present - start))
-        if len(missed) >= STEPS and sum(missed) > worth:
-            return replace(self, mode=best, missed=())
+        missed = self._miss(finishes, present, present - start)
+        change = costs.swap / (present - start)
+        worth = [
+            (saved - max(STEPS * GAIN, change * _changes(kept, other)), other)
+            for other, steps, saved in missed
+            if steps >= STEPS and finishes[other] < present
+        ]
+        gain, better = max(worth, key=lambda one: one[0], default=(0.0, kept))
+        if gain > 0:
+            return replace(self, mode=better, missed=())
         return replace(self, mode=kept, missed=missed)
+
+    def _miss(self, finishes: dict[Mode, float], present: float, whole: float) -> tuple[tuple[Mode, int, float], ...]:
+        """`missed` after a step of `whole` seconds."""
+        before = {mode: (steps, saved) for mode, steps, saved in self.missed}
+        after = []
+        for mode, finish in finishes.items():
+            steps, saved = before.get(mode, (0, 0.0))
+            saved += (present - finish) / whole
+            if saved > 0:
+                after.append((mode, steps + 1, saved))
+        return tuple(after)
 
     def observe(self, start: float, late: Sequence[float]) -> "Pipeliner":
         """The step that began at `start` got the rest of its work at these times, in seconds."""
         if not late:
             return self
-        seen = (max(late) - start) / len(late)
-        mean = seen if self.interval is None else RECENT * seen + (1 - RECENT) * self.interval
         whole = max(late) - start
         shape = tuple((time - start) / whole for time in sorted(late)) if whole > 0 else ()
-        return replace(self, interval=mean, shapes=(*self.shapes, shape)[-SHAPES:])
+        return replace(self, recent=(*self.recent, (whole / len(late), shape))[-RECENT:])
 
 
 def _changes(mode: Mode, other: Mode) -> int:

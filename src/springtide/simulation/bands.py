@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.script import Work
 from springtide.simulation.simulate import elastic
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.summary import Summary, summarise
-from springtide.simulation.workload import Workload
 
 WIDTH = 0.3
 """Costs are lowered and raised by this share of themselves."""
@@ -55,7 +55,7 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
 
 def bands(
     base: Summary,
-    workload: Workload,
+    workload: Work,
     cluster: Cluster,
     *,
     steps: int,
@@ -93,7 +93,7 @@ def bands(
     return sorted(found, key=lambda band: -band.effect)
 
 
-def scaled(workload: Workload, cluster: Cluster, what: str, factor: float) -> tuple[Workload, Cluster]:
+def scaled(workload: Work, cluster: Cluster, what: str, factor: float) -> tuple[Work, Cluster]:
     """The two with one group of costs, or the latency of the environment, multiplied by `factor`."""
     if what == LATENCY:
         return workload.model_copy(update={"latency_factor": factor * workload.latency_factor}), cluster

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.script import Script, Scripts
-from springtide.simulation.workload import Workload
+from springtide.simulation.script import Script, Scripts, Work
 
 SAMPLE = 64
 """Groups, at least, that rates are taken over."""
@@ -93,7 +92,7 @@ class Limits:
         return max(range(1, ranks), key=lambda rollout: min(self.rollout(rollout), self.training(ranks - rollout)))
 
 
-def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bool, seed: int = 0) -> Bound:
+def bound(workload: Work, cluster: Cluster, *, staleness: int, reference: bool, seed: int = 0) -> Bound:
     """The bound for this workload on this cluster."""
     found = limits(workload, cluster, reference=reference, seed=seed)
     best = found.split(cluster.ranks)
@@ -108,7 +107,7 @@ def bound(workload: Workload, cluster: Cluster, *, staleness: int, reference: bo
     )
 
 
-def limits(workload: Workload, cluster: Cluster, *, reference: bool, seed: int = 0) -> Limits:
+def limits(workload: Work, cluster: Cluster, *, reference: bool, seed: int = 0) -> Limits:
     """What a rank of this cluster can do for this workload, whatever the number of ranks."""
     scripts = Scripts(workload, seed)
     batch = [

@@ -5,6 +5,7 @@ a group share a part of it, whatever the distribution.
 """
 
 import math
+from bisect import bisect_right
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Annotated, Literal
@@ -18,12 +19,24 @@ _EPS = 1e-12
 _HALVINGS = 60
 _POINTS = 1024
 
+SHAPE_MAX = 20.0
+"""Beyond it, log-normal draws leave what a number can hold."""
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
 
 class Bounded(StrictModel):
     """Draws below `low` or above `high` are moved to the bound, as a timeout or a cap does."""
 
-    low: float = 0.0
-    high: float = math.inf
+    low: float = Field(0.0, ge=0, allow_inf_nan=False)
+    high: float = Field(math.inf, ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Bounded":
+        if not self.low <= self.high:
+            raise ValueError(f"low = {self.low:g} is above high = {self.high:g}")
+        return self
 
     def quantile(self, u: float) -> float:
         """The number below which a share `u` of the draws falls, within the bounds."""
@@ -39,7 +52,7 @@ class Bounded(StrictModel):
 
 class Constant(Bounded):
     type: Literal["constant"]
-    value: float
+    value: Finite
 
     def _inverse(self, u: float) -> float:
         return self.value
@@ -52,8 +65,8 @@ class Uniform(Bounded):
     """Between `start` and `stop`."""
 
     type: Literal["uniform"]
-    start: float
-    stop: float
+    start: Finite
+    stop: Finite
 
     def _inverse(self, u: float) -> float:
         return self.start + u * (self.stop - self.start)
@@ -66,8 +79,8 @@ class Uniform(Bounded):
 
 class Normal(Bounded):
     type: Literal["normal"]
-    mean: float
-    deviation: float = Field(gt=0)
+    mean: Finite
+    deviation: float = Field(gt=0, allow_inf_nan=False)
 
     def _inverse(self, u: float) -> float:
         return self.mean + self.deviation * _NORMAL.inv_cdf(u)
@@ -80,8 +93,8 @@ class LogNormal(Bounded):
     """`shape` is the standard deviation of the logarithm."""
 
     type: Literal["log_normal"]
-    median: float = Field(gt=0)
-    shape: float = Field(gt=0)
+    median: float = Field(gt=0, allow_inf_nan=False)
+    shape: float = Field(gt=0, le=SHAPE_MAX)
 
     def _inverse(self, u: float) -> float:
         return self.median * math.exp(self.shape * _NORMAL.inv_cdf(u))
@@ -94,8 +107,8 @@ class Geometric(Bounded):
     """`start` plus the number of failures before a success, `mean` of them on average."""
 
     type: Literal["geometric"]
-    start: float = 0.0
-    mean: float = Field(gt=0)
+    start: Finite = 0.0
+    mean: float = Field(gt=0, allow_inf_nan=False)
 
     def _inverse(self, u: float) -> float:
         return self.start + math.ceil(math.log1p(-u) / -math.log1p(1 / self.mean)) - 1
@@ -105,7 +118,35 @@ class Geometric(Bounded):
         return 0.0 if failures < 0 else 1 - (self.mean / (1 + self.mean)) ** (failures + 1)
 
 
-Simple = Annotated[Constant | Uniform | Normal | LogNormal | Geometric, Field(discriminator="type")]
+class Quantiles(Bounded):
+    """`values` at equally spaced shares from 0 to 1, with straight lines between them: what was measured, as it was."""
+
+    type: Literal["quantiles"]
+    values: tuple[Finite, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "Quantiles":
+        if list(self.values) != sorted(self.values):
+            raise ValueError("`values` must not descend: the first is the least of the draws, the last the greatest")
+        return self
+
+    def _inverse(self, u: float) -> float:
+        place = u * (len(self.values) - 1)
+        left = min(int(place), len(self.values) - 2)
+        return self.values[left] + (place - left) * (self.values[left + 1] - self.values[left])
+
+    def below(self, value: float) -> float:
+        right = bisect_right(self.values, value)
+        if right in (0, len(self.values)):
+            return float(right > 0)
+        lower, upper = self.values[right - 1 : right + 1]
+        return (right - 1 + (value - lower) / (upper - lower)) / (len(self.values) - 1)
+
+
+Simple = Annotated[
+    Constant | Uniform | Normal | LogNormal | Geometric | Quantiles,
+    Field(discriminator="type"),
+]
 
 
 class Mixture(Bounded):
@@ -117,8 +158,9 @@ class Mixture(Bounded):
 
     @model_validator(mode="after")
     def _matched(self) -> "Mixture":
-        if len(self.weights) != len(self.parts) or abs(sum(self.weights) - 1) > 1e-9:
-            raise ValueError("`weights` must be one number per part and add up to 1")
+        fitting = len(self.weights) == len(self.parts) and min(self.weights, default=-1.0) >= 0
+        if not fitting or not abs(sum(self.weights) - 1) <= 1e-9:
+            raise ValueError("`weights` must be one number of at least 0 per part and add up to 1")
         return self
 
     def _inverse(self, u: float) -> float:
@@ -154,7 +196,9 @@ def _bounded_below(part: Bounded, value: float) -> float:
     return 0.0 if value < part.low else part.below(value)
 
 
-Distribution = Annotated[Constant | Uniform | Normal | LogNormal | Geometric | Mixture, Field(discriminator="type")]
+Distribution = Annotated[
+    Constant | Uniform | Normal | LogNormal | Geometric | Quantiles | Mixture, Field(discriminator="type")
+]
 
 
 def mean(distribution: Bounded, points: int = 4096) -> float:

@@ -9,10 +9,10 @@ import msgspec
 from springtide.core.errors import UsageError
 from springtide.simulation.bound import Limits, limits
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.script import Work
 from springtide.simulation.simulate import elastic
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.summary import summarise
-from springtide.simulation.workload import Workload
 
 Limit = Literal["rollout", "training", "staleness", "environments"]
 
@@ -117,7 +117,7 @@ class Ceiling:
 
 
 def plan(
-    workload: Workload,
+    workload: Work,
     cluster: Cluster,
     strategy: Strategy,
     *,
@@ -190,7 +190,7 @@ def smallest(reaches: Callable[[int], bool], *, low: int, high: int) -> int | No
 
 
 def _candidate(
-    workload: Workload,
+    workload: Work,
     cluster: Cluster,
     strategy: Strategy,
     ceiling: Ceiling,

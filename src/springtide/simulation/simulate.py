@@ -41,13 +41,12 @@ from springtide.simulation.cluster import Cluster
 from springtide.simulation.failure import Deaths, Failure, require_mortal, schedule
 from springtide.simulation.multi_version import VersionedDispatch, VersionedEngine
 from springtide.simulation.over_provision import OverProvision, Turns
-from springtide.simulation.script import Scripts
+from springtide.simulation.script import Scripts, Work
 from springtide.simulation.stack import ModelledStack, Stack
 from springtide.simulation.stand_ins import NoCheckpoints, NoJournal, Tasks, no_evaluator
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
 from springtide.simulation.virtual_loop import run_virtual
-from springtide.simulation.workload import Workload
 from springtide.telemetry.ledger import Ledger
 
 REFRESH_CHUNK = 1024
@@ -121,7 +120,7 @@ class Simulation:
 
     def __init__(
         self,
-        workload: Workload,
+        workload: Work,
         cluster: Cluster,
         strategy: Strategy,
         *,
@@ -363,7 +362,7 @@ def _most_concurrent(strategy: Strategy, ranks: int) -> int:
 
 
 def simulate(
-    workload: Workload,
+    workload: Work,
     cluster: Cluster,
     strategy: Strategy,
     *,

@@ -9,10 +9,10 @@ import msgspec
 from springtide.simulation.bound import bound
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.failure import Failure
+from springtide.simulation.script import Work
 from springtide.simulation.simulate import Outcomes, elastic, simulate
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
-from springtide.simulation.workload import Workload
 
 SHOWN = 5e-4
 """Shares of time below this are left out."""
@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(
-    workload: Workload,
+    workload: Work,
     cluster: Cluster,
     strategy: Strategy,
     *,
