@@ -76,10 +76,17 @@ class FakeRun:
         self.journal = FakeJournal(disk, room=room)
         self.trainer = FakeTrainer()
         self.engines = [FakeEngine() for _ in range(ranks)]
-        self.engine = self.engines[0]
         self.deaths = deaths
         self.groupings = []
         self.observers = observers
+
+    @property
+    def engine(self):
+        return self.engines[0]
+
+    @engine.setter
+    def engine(self, engine):
+        self.engines[0] = engine
 
     async def _main(self):
         clock = LoopClock()
