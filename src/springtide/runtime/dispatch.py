@@ -6,7 +6,7 @@ by, and finished ones leave at once: environment latency never blocks generation
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from springtide.core.member import Member
@@ -18,6 +18,7 @@ from springtide.ports.executor import Executor
 from springtide.runtime.rank import Rank, Waits
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.placement import GroupAffinity
+from springtide.scheduling.priority import Oldest, Priority
 from springtide.scheduling.readiness import ReadinessFold
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
@@ -43,7 +44,8 @@ class Dispatch:
     """Implements the Sampler port over one engine or several. `run` drives them until cancelled.
 
     `residency` makes the object that decides which KV stays on the device, one per engine. `refresh` and `budget` are
-    for all of them: what idle engines compute again, and whether KV of earlier versions may be sampled over.
+    for all of them: what idle engines compute again, and whether KV of earlier versions may be sampled over. `priority`
+    says which ready turns go first.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class Dispatch:
         residency: Callable[[Engine], Residency | None] = _no_residency,
         refresh: Refresh | None = None,
         budget: DivergenceBudget | None = None,
+        priority: Priority | None = None,
     ) -> None:
         assert len(engines) == 1 or not lockstep, "a lockstep batch is formed on one rank"
         self._clock = clock
         self._waits = Waits(clock.now)
+        self._priority = priority or Oldest()
         self._ranks = [
             Rank(
                 lane=lane,
@@ -72,6 +76,7 @@ class Dispatch:
                 deliver=self._deliver,
                 lockstep=lockstep,
                 decode_steps=decode_steps,
+                priority=self._priority,
                 residency=residency(engine),
                 refresh=refresh,
                 budget=budget,
@@ -83,6 +88,7 @@ class Dispatch:
         self._placement = GroupAffinity(len(self._ranks))
         self._homes: dict[Member, int] = {}
         self._futures: dict[Member, tuple[asyncio.Future[Sampled], float]] = {}
+        self._asking: dict[int, dict[Member, Rank]] = {}
 
     # -- episodes ----------------------------------------------------------------------------------------------------
 
@@ -103,15 +109,31 @@ class Dispatch:
         self._futures[request.member] = (future, now)
         self.readiness.turn_ready(request.member, now)
         rank = self._home(request.member)
+        self._asking.setdefault(request.member.group, {})[request.member] = rank
         rank.enqueue(request)
         try:
             sampled = await future
             self.readiness.turn_ended(request.member, self._clock.now(), context=request.length, output=sampled.length)
+            self._priority.sampled(request.member, sampled.length)
             return sampled
         except asyncio.CancelledError:
             self._futures.pop(request.member, None)
             rank.cancel(request.member)
             raise
+        finally:
+            self._answered(request.member)
+
+    def _answered(self, member: Member) -> None:
+        asking = self._asking[member.group]
+        del asking[member]
+        if not asking:
+            del self._asking[member.group]
+
+    def reorder(self, groups: Iterable[int] | None = None) -> None:
+        """What the priority of these groups' turns goes by has changed; by default, that of all."""
+        for group in list(self._asking) if groups is None else groups:
+            for member, rank in self._asking.get(group, {}).items():
+                rank.reorder(member)
 
     async def load(self, *, expected: PolicyVersion, weights: Any, kv: KvPolicy) -> PolicyVersion:
         """New weights on every rank, between two of its visits; the proof of the first that holds others, if any."""

@@ -13,6 +13,7 @@ from springtide.ports.engine import Engine, EngineStats, Finished, KvPolicy
 from springtide.ports.executor import Executor
 from springtide.runtime.steering import Steering
 from springtide.scheduling.divergence import DivergenceBudget
+from springtide.scheduling.priority import Priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.telemetry.ledger import Ledger, SharedWait
@@ -46,7 +47,8 @@ class Rank:
     and takes the batch to its end; otherwise turns join whenever the engine comes by.
 
     With a `residency`, which lockstep and engines that decide by themselves do without, it says what KV stays on the
-    device and which ready turns the engine gets; without, the engine gets them all, in order of member.
+    device and which ready turns the engine gets; without, the engine gets them all, in the order of `priority`;
+    in lockstep that is the order of members.
 
     With a `refresh`, KV of earlier versions is computed again, piece by piece, while there is nothing else to do. What
     the engine's probe finds is told to `budget`, which says whether such KV may be sampled over.
@@ -66,6 +68,7 @@ class Rank:
         deliver: Callable[[list[Finished]], None],
         lockstep: bool,
         decode_steps: int,
+        priority: Priority,
         residency: Residency | None = None,
         refresh: Refresh | None = None,
         budget: DivergenceBudget | None = None,
@@ -78,6 +81,7 @@ class Rank:
         self._ledger = ledger.lane(lane)
         self._waits = waits
         self._deliver = deliver
+        self._priority = priority
         self._lockstep = lockstep
         self._decode_steps = decode_steps
         self._steering: Steering | None = None
@@ -117,8 +121,13 @@ class Rank:
     def enqueue(self, request: SampleRequest) -> None:
         self._queue.append(request)
         if self._steering is not None:
-            self._steering.ready(request)
+            self._steering.ready(request, self._priority.of(request.member))
         self._wake.set()
+
+    def reorder(self, member: Member) -> None:
+        """What the place of its turn goes by has changed."""
+        if self._steering is not None:
+            self._steering.reordered(member, self._priority.of(member))
 
     def cancel(self, member: Member) -> None:
         self._queue = [queued for queued in self._queue if queued.member != member]
@@ -154,7 +163,7 @@ class Rank:
             self._idle = False
             self._ledger.wait_for("dispatch")
             requests, self._queue = self._queue, []
-            requests.sort(key=lambda request: request.member)
+            requests.sort(key=lambda request: (self._priority.of(request.member), request.member))
             cancels, self._cancels = sorted(self._cancels), []
             releases, self._releases = sorted(self._releases), []
             if self._steering is None:

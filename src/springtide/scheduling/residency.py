@@ -5,19 +5,26 @@ Paused sessions leave the device only when somebody needs the room: KV is copied
 leaving costs nothing and is never worth doing ahead of need. What a policy decides is who leaves first, and until when
 a paused session is *guarded*: turns that have no KV here wait rather than take its room.
 
-Turns whose KV is at hand go before those that have to be computed again. Among the former the oldest group goes first,
-and within it those on the device; that a reload overlaps with decoding makes the rest equal. Turns for which the engine
-has no room are held back here.
+Of turns that are equally urgent (`priority.py`), those whose KV is at hand go before those that have to be computed
+again. Among the former the order is that of their precedence, and where that is equal those on the device go first;
+that a reload overlaps with decoding makes the rest equal. Turns for which the engine has no room are held back here.
+
+A turn that has waited for `patience` seconds goes before all others, and nobody enters before there is room for it: it
+waits for no more than the turns that run, and those that have waited longer.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from springtide.core.member import Member
 from springtide.scheduling.lazy_heap import LazyHeap
+from springtide.scheduling.priority import Precedence, oldest
 from springtide.scheduling.retention import Load, Place, RetentionPolicy, Session
 
+FLAT = bool(os.environ.get("FLAT"))
 PATIENCE = 0.1
 """Weight of the latest turn in the mean length of an answer."""
 
@@ -63,11 +70,13 @@ class Residency:
         decode_steps: int,
         reserved: Callable[[int], int] | None = None,
         shares_prompts: bool = True,
+        patience: float = inf,
     ) -> None:
         self._policy = policy
         self._reserved = reserved or int
         self._grows = reserved is None
         self._shares_prompts = shares_prompts
+        self._patience = patience
         self._capacity = capacity
         self._host = host
         self._max_batch = max_batch
@@ -77,11 +86,12 @@ class Residency:
         self._running = 0
         self._context = 0
         self._output = 0.0
-        self._ready: dict[Place, LazyHeap] = {"hot": LazyHeap(), "warm": LazyHeap(), "cold": LazyHeap()}
-        self._open = LazyHeap()
-        self._guarded = LazyHeap()
-        self._expiries = LazyHeap()
-        self._warm = LazyHeap()
+        self._ready: dict[Place, LazyHeap[Precedence]] = {"hot": LazyHeap(), "warm": LazyHeap(), "cold": LazyHeap()}
+        self._waits = LazyHeap[float]()
+        self._open = LazyHeap[float]()
+        self._guarded = LazyHeap[float]()
+        self._expiries = LazyHeap[float]()
+        self._warm = LazyHeap[float]()
         self._paused_tokens = 0
         self._open_tokens = 0
         self._host_used = 0
@@ -89,16 +99,26 @@ class Residency:
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
-    def ready(self, member: Member, turn: int, tokens: int, now: float) -> None:
-        """A turn that presents `tokens` tokens waits."""
+    def ready(self, member: Member, turn: int, tokens: int, now: float, precedence: Precedence | None = None) -> None:
+        """A turn that presents `tokens` tokens waits. By default its `precedence` is that of its group's age."""
+        precedence = precedence or oldest(member)
         session = self._sessions.get(member)
         if session is None:
-            session = self._sessions[member] = Session(member, common=self._common(turn, tokens))
+            session = self._sessions[member] = Session(member, self._common(turn, tokens), precedence)
         elif turn:
             self._policy.returned(session, now)
         self._unpause(session, now)
         session.turn, session.length, session.state = turn, tokens, "ready"
+        session.precedence = precedence
         self._line_up(session)
+        self._waits.push(member, now)
+
+    def reordered(self, member: Member, precedence: Precedence) -> None:
+        """If the member's turn still waits, it has another place in line from now on."""
+        session = self._sessions.get(member)
+        if session is not None and session.state == "ready" and session.precedence != precedence:
+            session.precedence = precedence
+            self._line_up(session)
 
     def paused(self, member: Member, kv_tokens: int, now: float) -> None:
         """A turn has ended, its environment is at work, and the KV of `kv_tokens` is on the device."""
@@ -153,24 +173,39 @@ class Residency:
             self._make_room(self._running * self._decode_steps, plan, now, guarded=True)
         while self._paused_tokens > self._policy.cap * self._capacity and self._evict(plan, now, guarded=True):
             pass
-        self._admit([self._ready["hot"], self._ready["warm"]], plan, now)
-        self._admit([self._ready["cold"]], plan, now)
+        if self._admit_overdue(plan, now):
+            self._admit(plan, now)
         if not self._running:
             self._insist(plan, now)
         self._look_ahead(plan)
         return plan
 
-    def _admit(self, lines: list[LazyHeap], plan: Plan, now: float) -> None:
-        """The turns of these lines while there is room. One that does not fit stops its own line, not the others."""
-        lines = [line for line in lines if line]
-        while lines and self._running < self._max_batch:
-            line = min(lines, key=lambda line: _head(line)[0])
-            _, member = _head(line)
-            if self._enters(self._sessions[member], plan, now):
-                self._submit(self._sessions[member], plan)
+    def _admit(self, plan: Plan, now: float) -> None:
+        """Ready turns while there is room. One that does not fit stops its own line, not the others."""
+        lines = dict(self._ready)
+        while (session := self._first(lines)) and self._running < self._max_batch:
+            if self._enters(session, plan, now):
+                self._submit(session, plan)
             else:
-                lines.remove(line)
-            lines = [line for line in lines if line]
+                del lines[session.place]
+
+    def _first(self, lines: dict[Place, LazyHeap[Precedence]]) -> Session | None:
+        heads = [self._sessions[first[1]] for line in lines.values() if (first := line.first()) is not None]
+        return min(heads, key=_order, default=None)
+
+    def _overdue(self, now: float) -> Session | None:
+        """Of the turns that have waited too long, the one that has waited longest."""
+        first = self._waits.first()
+        return self._sessions[first[1]] if first is not None and now - first[0] >= self._patience else None
+
+    def _admit_overdue(self, plan: Plan, now: float) -> bool:
+        """Whether there was room for all of them. They may take anybody's who pauses."""
+        while (session := self._overdue(now)) is not None:
+            needed = self._needed(session) + (0 if session.place == "hot" else self._growth())
+            if self._running >= self._max_batch or not self._make_room(needed, plan, now, guarded=True):
+                return False
+            self._submit(session, plan)
+        return True
 
     def _enters(self, session: Session, plan: Plan, now: float) -> bool:
         """Make room for a turn. One that holds KV may take a guarded session's, as it would hold its own idle."""
@@ -182,11 +217,17 @@ class Residency:
         return self._occupied(now) + needed <= allowed and self._make_room(needed, plan, now, guarded=False)
 
     def _insist(self, plan: Plan, now: float) -> None:
-        """Nothing runs: somebody does, whoever is guarded."""
-        line = next((line for line in self._ready.values() if line), None)
-        if line is not None:
-            session = self._sessions[_head(line)[1]]
-            self._make_room(self._needed(session) + self._decode_steps, plan, now, guarded=True)
+        """Nothing runs: somebody does, whoever is guarded; for one that is overdue, others that are ready make way."""
+        overdue = self._overdue(now)
+        first = next((line.first() for line in self._ready.values() if line), None)
+        if first is not None:
+            session = overdue or self._sessions[first[1]]
+            needed = self._needed(session) + self._decode_steps
+            while not self._make_room(needed, plan, now, guarded=True) and session is overdue:
+                last = self._ready["hot"].last(but=session.member)
+                if last is None:
+                    break
+                self._leave_device(self._sessions[last], plan, now)
             self._submit(session, plan)
 
     def _look_ahead(self, plan: Plan) -> None:
@@ -242,10 +283,12 @@ class Residency:
             self._leave_line(session)
 
     def _line_up(self, session: Session) -> None:
-        self._leave_line(session)
-        self._ready[session.place].push(session.member, session.member.group)
+        for line in self._ready.values():
+            line.discard(session.member)
+        self._ready[session.place].push(session.member, session.precedence)
 
     def _leave_line(self, session: Session) -> None:
+        self._waits.discard(session.member)
         for line in self._ready.values():
             line.discard(session.member)
 
@@ -302,6 +345,11 @@ class Residency:
             return False
         session = self._sessions[first[1]]
         self._unpause(session, now)
+        self._leave_device(session, plan, now)
+        return True
+
+    def _leave_device(self, session: Session, plan: Plan, now: float) -> None:
+        """To host memory, if that has room, or has it from those that are worth less."""
         alone = self._groups[session.group].hot == 1
         self._free += self._reserved(session.own) + (session.common if alone else 0)
         to: Literal["warm", "cold"] = "cold"
@@ -313,9 +361,10 @@ class Residency:
             to = "warm" if self._host_used + session.kv <= self._host else "cold"
         plan.demote.append((session.member, to))
         self._put(session, to)
-        if to == "warm":
+        if session.state == "ready":
+            self._line_up(session)
+        elif to == "warm":
             self._warm.push(session.member, worth)
-        return True
 
     def _displaced(self, tokens: int, worth: float) -> Iterator[Member]:
         """Who leaves host memory for a session of `tokens` tokens: paused ones that are worth less."""
@@ -351,7 +400,9 @@ class Residency:
             del self._groups[session.group]
 
 
-def _head(line: LazyHeap) -> tuple[float, Member]:
-    first = line.first()
-    assert first is not None, "the line is empty"
-    return first
+def _order(session: Session) -> tuple[object, ...]:
+    """In which those go that are first in their lines."""
+    band, base, first, then = session.precedence
+    if FLAT:
+        return band, base, first, then
+    return band, base, session.place == "cold", first, then

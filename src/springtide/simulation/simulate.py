@@ -21,6 +21,7 @@ from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.observer import Observer, Observers
+from springtide.runtime.priorities import feeds
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.roles import Roles, Splitter
@@ -33,6 +34,7 @@ from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.priority import priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
@@ -168,7 +170,15 @@ class Simulation:
             staleness=strategy.staleness,
             max_concurrent=min(_most_concurrent(strategy, len(self.engines)), cluster.environment_slots),
             batchwise=strategy.batchwise,
+            priority=strategy.priority,
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
+        )
+
+        self._priority = priority(
+            strategy.priority,
+            staleness=self._config.staleness,
+            batch=workload.groups_per_step,
+            sync=self._config.mode == "sync",
         )
 
     async def main(self) -> Outcomes:
@@ -207,6 +217,7 @@ class Simulation:
             decode_steps=decode_steps,
             residency=self._residency,
             refresh=Refresh(REFRESH_CHUNK) if self._strategy.kv == "refresh" else None,
+            priority=self._priority,
         )
 
     def _scheduler(self) -> Scheduler:
@@ -220,11 +231,13 @@ class Simulation:
     ) -> Controller:
         player = self._stack.player(scripts=self._scripts, sampler=dispatch, clock=clock)
         steps.split = lambda: dispatch.rollout_ranks
+        scheduler = self._scheduler()
         observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
+        observers += feeds(self._priority, dispatch, scheduler, clock.now)
         if isinstance(executor, Turns):
             observers.append(executor)
         controller = Controller(
-            scheduler=self._scheduler(),
+            scheduler=scheduler,
             journal=self._journal,
             executor=executor,
             clock=clock,
@@ -293,6 +306,7 @@ class Simulation:
             host=self._cluster.host_tokens if self._strategy.evicts == "warm" else 0,
             max_batch=self._cluster.max_batch,
             decode_steps=self._strategy.decode_steps,
+            patience=self._priority.patience,
         )
 
     def _outcomes(self, ends: list[float], steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
