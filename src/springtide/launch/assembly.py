@@ -125,6 +125,7 @@ def assemble(
     stash = Stash()
     rule = priority(
         recipe.scheduling.priority,
+        aging=recipe.scheduling.aging,
         staleness=recipe.scheduling.staleness,
         batch=recipe.scheduling.groups_per_step,
         sync=scheduler.sync,

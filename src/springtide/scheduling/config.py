@@ -54,6 +54,9 @@ class SchedulingConfig(StrictModel):
         description="Which ready turn goes first (async): of the oldest group, of the group with least before it "
         "(value), of the episode with most (longest), or value while the trainer starves, else longest (switch).",
     )
+    aging: float = Field(
+        300.0, gt=0, description="Seconds after which a ready turn goes before all others; oldest needs no such limit."
+    )
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
     min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")
     max_reissues: int = Field(2, ge=0, description="Times that an expired group's prompt is issued again.")

@@ -19,9 +19,6 @@ PriorityName = Literal["oldest", "value", "longest", "switch"]
 EVALUATION, URGENT, REST = range(3)
 """Bands: whoever is in an earlier one goes first."""
 
-PATIENCE = 60.0
-"""Seconds that a ready turn waits until it goes before all others."""
-
 STEP_WEIGHT = 1 / 4
 """Of the latest step in how long training takes."""
 
@@ -87,10 +84,9 @@ def longest(progress: Progress, member: Member) -> tuple[float, float]:
 class Ranked:
     """By what groups have before them."""
 
-    patience = PATIENCE
-
-    def __init__(self, progress: Progress, index: Index) -> None:
+    def __init__(self, progress: Progress, index: Index, *, patience: float) -> None:
         self.progress = progress
+        self.patience = patience
         self.index = index
 
     def of(self, member: Member) -> Precedence:
@@ -108,8 +104,8 @@ class Switch(Ranked):
     as long as it is busy, nothing is gained by a group that is complete earlier, and what is long can begin.
     """
 
-    def __init__(self, progress: Progress, *, batch: int) -> None:
-        super().__init__(progress, shortest_group)
+    def __init__(self, progress: Progress, *, batch: int, patience: float) -> None:
+        super().__init__(progress, shortest_group, patience=patience)
         self._batch = batch
         self._began: float | None = None
         self._seconds = Mean(STEP_WEIGHT)
@@ -134,14 +130,16 @@ class Switch(Ranked):
         return changed
 
 
-def priority(name: PriorityName, *, staleness: int, batch: int, sync: bool) -> Priority:
-    """The rule of that name. `staleness`: the bound K; `batch`: groups per step. In sync the trainer starves until all
-    of a batch is complete, so that a switch has nothing to go by and is for what ends the batch soonest."""
+def priority(name: PriorityName, *, aging: float, staleness: int, batch: int, sync: bool) -> Priority:
+    """The rule of that name. `staleness`: the bound K; `batch`: groups per step; `aging`: seconds.
+
+    In sync the trainer starves until all of a batch is complete: a switch is for what ends the batch soonest.
+    """
     if name == "oldest":
         return Oldest()
     progress = Progress(staleness=staleness)
     if name == "value":
-        return Ranked(progress, shortest_group)
+        return Ranked(progress, shortest_group, patience=aging)
     if name == "longest" or sync:
-        return Ranked(progress, longest)
-    return Switch(progress, batch=batch)
+        return Ranked(progress, longest, patience=aging)
+    return Switch(progress, batch=batch, patience=aging)

@@ -11,10 +11,13 @@ one at all groups.
 from dataclasses import dataclass, field
 
 from springtide.core.member import Member
-from springtide.scheduling.readiness import GROUP_WEIGHT, TURN_WEIGHT, Mean
+from springtide.scheduling.readiness import TURN_WEIGHT, Mean
 
 PRIOR = 2
 """Ended episodes of its own that weigh as much in a group's mean as those of all others together."""
+
+EPISODE_WEIGHT = 1 / 256
+"""Of an ended episode in the means: enough of them for short ones, which end first, not to prevail."""
 
 VERSION_WEIGHT = 1 / 4
 """Of the latest version in the mean time between two."""
@@ -45,9 +48,9 @@ class Progress:
         self._staleness = staleness
         self._groups: dict[int, Work] = {}
         self._began: dict[Member, float] = {}
-        self._episode = Mean(GROUP_WEIGHT)
+        self._episode = Mean(EPISODE_WEIGHT)
         self._turn = Mean(TURN_WEIGHT)
-        self._pace = Mean(GROUP_WEIGHT)
+        self._pace = Mean(EPISODE_WEIGHT)
         self._interval = Mean(VERSION_WEIGHT)
         self._version = 0
         self._published_at: float | None = None

@@ -5,15 +5,11 @@ Paused sessions leave the device only when somebody needs the room: KV is copied
 leaving costs nothing and is never worth doing ahead of need. What a policy decides is who leaves first, and until when
 a paused session is *guarded*: turns that have no KV here wait rather than take its room.
 
-Of turns that are equally urgent (`priority.py`), those whose KV is at hand go before those that have to be computed
-again. Among the former the order is that of their precedence, and where that is equal those on the device go first;
-that a reload overlaps with decoding makes the rest equal. Turns for which the engine has no room are held back here.
-
-A turn that has waited for `patience` seconds goes before all others, and nobody enters before there is room for it: it
-waits for no more than the turns that run, and those that have waited longer.
+Ready turns enter in the order of `ready_turns.py`; those for which the engine has no room are held back here. A turn
+that is overdue goes before all others, and nobody enters before there is room for it: from then on it waits for no more
+than the turns that run, and those that have waited longer.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -22,9 +18,9 @@ from typing import Literal
 from springtide.core.member import Member
 from springtide.scheduling.lazy_heap import LazyHeap
 from springtide.scheduling.priority import Precedence, oldest
+from springtide.scheduling.ready_turns import ReadyTurns
 from springtide.scheduling.retention import Load, Place, RetentionPolicy, Session
 
-FLAT = bool(os.environ.get("FLAT"))
 PATIENCE = 0.1
 """Weight of the latest turn in the mean length of an answer."""
 
@@ -76,7 +72,6 @@ class Residency:
         self._reserved = reserved or int
         self._grows = reserved is None
         self._shares_prompts = shares_prompts
-        self._patience = patience
         self._capacity = capacity
         self._host = host
         self._max_batch = max_batch
@@ -86,8 +81,7 @@ class Residency:
         self._running = 0
         self._context = 0
         self._output = 0.0
-        self._ready: dict[Place, LazyHeap[Precedence]] = {"hot": LazyHeap(), "warm": LazyHeap(), "cold": LazyHeap()}
-        self._waits = LazyHeap[float]()
+        self._ready = ReadyTurns(patience=patience)
         self._open = LazyHeap[float]()
         self._guarded = LazyHeap[float]()
         self._expiries = LazyHeap[float]()
@@ -110,15 +104,14 @@ class Residency:
         self._unpause(session, now)
         session.turn, session.length, session.state = turn, tokens, "ready"
         session.precedence = precedence
-        self._line_up(session)
-        self._waits.push(member, now)
+        self._ready.add(session, now)
 
     def reordered(self, member: Member, precedence: Precedence) -> None:
         """If the member's turn still waits, it has another place in line from now on."""
         session = self._sessions.get(member)
         if session is not None and session.state == "ready" and session.precedence != precedence:
             session.precedence = precedence
-            self._line_up(session)
+            self._ready.put(session)
 
     def paused(self, member: Member, kv_tokens: int, now: float) -> None:
         """A turn has ended, its environment is at work, and the KV of `kv_tokens` is on the device."""
@@ -155,7 +148,7 @@ class Residency:
                 self._put(session, "cold")
             elif session.state == "ready":
                 self._put(session, "cold")
-                self._line_up(session)
+                self._ready.put(session)
 
     def place(self, member: Member) -> Place:
         """Where the session's KV is, as far as anybody here was told."""
@@ -182,25 +175,16 @@ class Residency:
 
     def _admit(self, plan: Plan, now: float) -> None:
         """Ready turns while there is room. One that does not fit stops its own line, not the others."""
-        lines = dict(self._ready)
-        while (session := self._first(lines)) and self._running < self._max_batch:
+        stopped: set[Place] = set()
+        while self._running < self._max_batch and (session := self._ready.first(without=stopped)) is not None:
             if self._enters(session, plan, now):
                 self._submit(session, plan)
             else:
-                del lines[session.place]
-
-    def _first(self, lines: dict[Place, LazyHeap[Precedence]]) -> Session | None:
-        heads = [self._sessions[first[1]] for line in lines.values() if (first := line.first()) is not None]
-        return min(heads, key=_order, default=None)
-
-    def _overdue(self, now: float) -> Session | None:
-        """Of the turns that have waited too long, the one that has waited longest."""
-        first = self._waits.first()
-        return self._sessions[first[1]] if first is not None and now - first[0] >= self._patience else None
+                stopped.add(session.place)
 
     def _admit_overdue(self, plan: Plan, now: float) -> bool:
         """Whether there was room for all of them. They may take anybody's who pauses."""
-        while (session := self._overdue(now)) is not None:
+        while (session := self._ready.overdue(now)) is not None:
             needed = self._needed(session) + (0 if session.place == "hot" else self._growth())
             if self._running >= self._max_batch or not self._make_room(needed, plan, now, guarded=True):
                 return False
@@ -218,29 +202,27 @@ class Residency:
 
     def _insist(self, plan: Plan, now: float) -> None:
         """Nothing runs: somebody does, whoever is guarded; for one that is overdue, others that are ready make way."""
-        overdue = self._overdue(now)
-        first = next((line.first() for line in self._ready.values() if line), None)
-        if first is not None:
-            session = overdue or self._sessions[first[1]]
+        overdue = self._ready.overdue(now)
+        session = overdue or self._ready.nearest()
+        if session is not None:
             needed = self._needed(session) + self._decode_steps
             while not self._make_room(needed, plan, now, guarded=True) and session is overdue:
-                last = self._ready["hot"].last(but=session.member)
+                last = self._ready.last_hot(but=session)
                 if last is None:
                     break
-                self._leave_device(self._sessions[last], plan, now)
+                self._leave_device(last, plan, now)
             self._submit(session, plan)
 
     def _look_ahead(self, plan: Plan) -> None:
         """Reload for turns that wait for a place in the batch alone."""
-        while self._running >= self._max_batch and (first := self._ready["warm"].first()) is not None:
-            session = self._sessions[first[1]]
+        while self._running >= self._max_batch and (session := self._ready.warm()) is not None:
             needed = self._needed(session)
             if needed + self._growth() > self._free:
                 return
             plan.prefetch.append(session.member)
             self._free -= needed
             self._put(session, "hot")
-            self._line_up(session)
+            self._ready.put(session)
 
     def _occupied(self, now: float) -> float:
         """Tokens on the device that turns without KV here may not have."""
@@ -269,7 +251,7 @@ class Residency:
     def _submit(self, session: Session, plan: Plan) -> None:
         self._free -= self._needed(session)
         plan.submit.append(session.member)
-        self._leave_line(session)
+        self._ready.remove(session)
         self._put(session, "hot", session.length)
         session.state = "running"
         self._running += 1
@@ -280,17 +262,7 @@ class Residency:
             self._running -= 1
             self._context -= session.length
         elif session.state == "ready":
-            self._leave_line(session)
-
-    def _line_up(self, session: Session) -> None:
-        for line in self._ready.values():
-            line.discard(session.member)
-        self._ready[session.place].push(session.member, session.precedence)
-
-    def _leave_line(self, session: Session) -> None:
-        self._waits.discard(session.member)
-        for line in self._ready.values():
-            line.discard(session.member)
+            self._ready.remove(session)
 
     def _pause(self, session: Session, now: float) -> None:
         session.state, session.since = "paused", now
@@ -362,7 +334,7 @@ class Residency:
         plan.demote.append((session.member, to))
         self._put(session, to)
         if session.state == "ready":
-            self._line_up(session)
+            self._ready.put(session)
         elif to == "warm":
             self._warm.push(session.member, worth)
 
@@ -398,11 +370,3 @@ class Residency:
         self._open_tokens += after - before + open_ * self._reserved(session.own)
         if not group.hot:
             del self._groups[session.group]
-
-
-def _order(session: Session) -> tuple[object, ...]:
-    """In which those go that are first in their lines."""
-    band, base, first, then = session.precedence
-    if FLAT:
-        return band, base, first, then
-    return band, base, session.place == "cold", first, then

@@ -171,11 +171,13 @@ class Simulation:
             max_concurrent=min(_most_concurrent(strategy, len(self.engines)), cluster.environment_slots),
             batchwise=strategy.batchwise,
             priority=strategy.priority,
+            aging=strategy.aging,
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
 
         self._priority = priority(
             strategy.priority,
+            aging=strategy.aging,
             staleness=self._config.staleness,
             batch=workload.groups_per_step,
             sync=self._config.mode == "sync",

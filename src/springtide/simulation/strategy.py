@@ -53,6 +53,9 @@ class Strategy(StrictModel):
         description="Which ready turn goes first: of the oldest group, of the group with least before it (value), of "
         "the episode with most (longest), or value while the trainer starves, else longest (switch).",
     )
+    aging: float = Field(
+        300.0, gt=0, description="Seconds after which a ready turn goes before all others; oldest needs no such limit."
+    )
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
     reference: bool = Field(True, description="Training needs the reference policy's log-probs.")
     pipelining: str = Field(
