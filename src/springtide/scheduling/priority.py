@@ -124,7 +124,8 @@ class Switch(Ranked):
         """At the present pace, is the next batch complete when the trainer is free? Whether that changes the order."""
         free = now if self._began is None else max(now, self._began + (self._seconds.value or 0.0))
         missing = max(0, self._batch - seen.backlog)
-        index = shortest_group if now + missing * (seen.interval or 0.0) > free else longest
+        interval = inf if seen.interval is None else seen.interval
+        index = shortest_group if missing and now + missing * interval > free else longest
         changed = index is not self.index
         self.index = index
         return changed
