@@ -29,7 +29,7 @@ from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
 from springtide.runtime.observer import Observers
-from springtide.runtime.priorities import feeds
+from springtide.runtime.priorities import feeds, rule_of
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.recovery import Recovery
@@ -39,7 +39,7 @@ from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.milestones import Milestones
-from springtide.scheduling.priority import Priority, priority
+from springtide.scheduling.priority import Priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
@@ -123,13 +123,7 @@ def assemble(
         score_groups=source.scores_groups,
     )
     stash = Stash()
-    rule = priority(
-        recipe.scheduling.priority,
-        aging=recipe.scheduling.aging,
-        staleness=recipe.scheduling.staleness,
-        batch=recipe.scheduling.groups_per_step,
-        sync=scheduler.sync,
-    )
+    rule = rule_of(recipe.scheduling)
     dispatch = _dispatch(recipe, engine, costs, around, rule)
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)

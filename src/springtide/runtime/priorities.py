@@ -9,8 +9,9 @@ from springtide.ports.trainer import StepReport
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.observer import Observer
 from springtide.scheduling.commands import CancelGroup, Command, IssueGroup, Prepare, StartMember, Train
+from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.events import Event, MemberFinished, ProcessStarted, Published, StepFinished
-from springtide.scheduling.priority import Priority, Ranked, Switch
+from springtide.scheduling.priority import Priority, Ranked, Switch, priority
 from springtide.scheduling.scheduler import Scheduler
 
 
@@ -73,6 +74,16 @@ class PriorityFeed:
 
     def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
         pass
+
+
+def rule_of(config: SchedulingConfig) -> Priority:
+    return priority(
+        config.priority,
+        aging=config.aging,
+        staleness=config.staleness,
+        batch=config.groups_per_step,
+        sync=config.mode == "sync",
+    )
 
 
 def feeds(rule: Priority, dispatch: Dispatch, scheduler: Scheduler, now: Callable[[], float]) -> list[Observer]:

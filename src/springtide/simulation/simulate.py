@@ -21,7 +21,7 @@ from springtide.runtime.controller import Controller
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.observer import Observer, Observers
-from springtide.runtime.priorities import feeds
+from springtide.runtime.priorities import feeds, rule_of
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.roles import Roles, Splitter
@@ -34,7 +34,6 @@ from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
 from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
 from springtide.scheduling.milestones import Milestones
-from springtide.scheduling.priority import priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
@@ -175,13 +174,7 @@ class Simulation:
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
 
-        self._priority = priority(
-            strategy.priority,
-            aging=strategy.aging,
-            staleness=self._config.staleness,
-            batch=workload.groups_per_step,
-            sync=self._config.mode == "sync",
-        )
+        self._priority = rule_of(self._config)
 
     async def main(self) -> Outcomes:
         clock = LoopClock()
