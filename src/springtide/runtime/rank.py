@@ -163,10 +163,10 @@ class Rank:
             self._idle = False
             self._ledger.wait_for("dispatch")
             requests, self._queue = self._queue, []
-            requests.sort(key=lambda request: (self._priority.of(request.member), request.member))
             cancels, self._cancels = sorted(self._cancels), []
             releases, self._releases = sorted(self._releases), []
             if self._steering is None:
+                requests.sort(key=lambda request: (self._priority.of(request.member), request.member))
                 choose = partial(_all_of, requests)
             else:
                 choose = partial(self._steering.choose, self._steering.notes(), self._waits.now())
