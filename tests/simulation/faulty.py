@@ -32,6 +32,7 @@ from springtide.simulation.workload import Workload
 
 RETENTION = ["lru", "lru-ordered", "cap-0.5", "ttl-4", "decay-4", "min-waste", "residency-0.8", "oracle", "break-even"]
 MODES = ("full", "swap", "swap-2", "split-1", "ahead", "ahead-1", "adapter", "adaptive")
+PRIORITIES = ("oldest", "value", "longest", "switch")
 CALLBACKS = 400_000
 """Of the event loop; the runs here take a tenth of it."""
 
@@ -108,6 +109,8 @@ def case(seed: int) -> Case:
     if strategy.mode == "async":
         scheduling["group_deadline"] = r.choice((1e9, 400.0, 400.0))
     steps = r.randint(3, 6)
+    priority = {"priority": r.choice(PRIORITIES), "aging": r.choice((0.5, 20.0, 300.0))}
+    strategy = strategy.model_copy(update=priority)
     movable = elastic(strategy) or faults.mortal or not faults.moves
     if strategy.mode == "async" and movable and r.random() < 0.2:
         strategy = strategy.model_copy(update={"rollout_ranks": cluster.ranks, "pipelining": "full"})

@@ -29,6 +29,7 @@ from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
 from springtide.runtime.observer import Observers
+from springtide.runtime.priorities import feeds, rule_of
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.recovery import Recovery
@@ -38,6 +39,7 @@ from springtide.scheduling.admission import ConcurrencyLaw
 from springtide.scheduling.costs import ServiceCosts
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.priority import Priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
@@ -121,7 +123,8 @@ def assemble(
         score_groups=source.scores_groups,
     )
     stash = Stash()
-    dispatch = _dispatch(recipe, engine, costs, around)
+    rule = rule_of(recipe.scheduling)
+    dispatch = _dispatch(recipe, engine, costs, around, rule)
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)
     monitor = Monitor(
@@ -135,7 +138,8 @@ def assemble(
         invalid_rates=invalid_rates,
         success_reward=recipe.evaluation.success_reward,
     )
-    observers = Observers([monitor, ReadinessFeed(dispatch.readiness, around.clock.now)])
+    feed = feeds(rule, dispatch, scheduler, around.clock.now)
+    observers = Observers([monitor, ReadinessFeed(dispatch.readiness, around.clock.now), *feed])
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
     if costs is not None and recipe.scheduling.admission == "law":
         controller.admission = _admission(_law(recipe, costs, engine), dispatch, controller, around)
@@ -162,7 +166,9 @@ def needs_costs(recipe: Recipe) -> bool:
     return recipe.scheduling.retention != "lru" or recipe.scheduling.admission == "law"
 
 
-def _dispatch(recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, around: Surroundings) -> Dispatch:
+def _dispatch(
+    recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, around: Surroundings, rule: Priority
+) -> Dispatch:
     return Dispatch(
         engines=[engine],
         executor=around.executor,
@@ -170,9 +176,10 @@ def _dispatch(recipe: Recipe, engine: TorchEngine, costs: ServiceCosts | None, a
         ledger=around.ledger,
         lockstep=recipe.scheduling.mode == "sync",
         decode_steps=recipe.engine.decode_steps,
-        residency=partial(_residency, recipe, costs),
+        residency=partial(_residency, recipe, costs, rule.patience),
         refresh=Refresh(recipe.engine.refresh_chunk) if recipe.engine.kv_at_update == "refresh" else None,
         budget=DivergenceBudget(recipe.engine.divergence_budget),
+        priority=rule,
     )
 
 
@@ -190,7 +197,7 @@ def _law(recipe: Recipe, costs: ServiceCosts, engine: Engine) -> ConcurrencyLaw:
     )
 
 
-def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Residency | None:
+def _residency(recipe: Recipe, costs: ServiceCosts | None, patience: float, engine: Engine) -> Residency | None:
     policy = None if costs is None else retention.policy(recipe.scheduling.retention, costs)
     if policy is None:
         return None
@@ -202,6 +209,7 @@ def _residency(recipe: Recipe, costs: ServiceCosts | None, engine: Engine) -> Re
         decode_steps=recipe.engine.decode_steps,
         reserved=reserved,
         shares_prompts=False,
+        patience=patience,
     )
 
 

@@ -23,11 +23,13 @@ from springtide.ports.executor import Executor
 from springtide.runtime.crew import Crew
 from springtide.runtime.deadline import Deadline
 from springtide.runtime.parting import Parting
-from springtide.runtime.rank import Rank, Waits
+from springtide.runtime.rank import Rank
 from springtide.runtime.together import together
+from springtide.runtime.waits import Waits
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.membership import Membership
 from springtide.scheduling.placement import GroupAffinity
+from springtide.scheduling.priority import Oldest, Priority
 from springtide.scheduling.readiness import ReadinessFold
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
@@ -62,9 +64,9 @@ class Dispatch:
     """Implements the Sampler port over one engine or several. `run` drives them until cancelled.
 
     `residency` makes the object that decides which KV stays on the device, one per engine. `refresh` and `budget` are
-    for all of them: what idle engines compute again, and whether KV of earlier versions may be sampled over.
-    `deadline`: seconds that a rank may take for a turn, waiting included, or for new weights; then `died` is told
-    (rank, epoch).
+    for all of them: what idle engines compute again, and whether KV of earlier versions may be sampled over. `priority`
+    says which ready turns go first. `deadline`: seconds that a rank may take for a turn, waiting included, or for new
+    weights; then `died` is told (rank, epoch).
     """
 
     def __init__(
@@ -80,10 +82,12 @@ class Dispatch:
         refresh: Refresh | None = None,
         budget: DivergenceBudget | None = None,
         deadline: float | None = None,
+        priority: Priority | None = None,
     ) -> None:
         assert len(engines) == 1 or not lockstep, "a lockstep batch is formed on one rank"
         self._clock = clock
         self._waits = Waits(clock.now)
+        self._priority = priority or Oldest()
         names = lanes(len(engines))
 
         def make(number: int, engine: Engine, epoch: int) -> Rank:
@@ -97,6 +101,7 @@ class Dispatch:
                 part=self._move,
                 lockstep=lockstep,
                 decode_steps=decode_steps,
+                priority=self._priority,
                 residency=residency(engine),
                 refresh=refresh,
                 budget=budget,
@@ -110,6 +115,7 @@ class Dispatch:
         self._homes: dict[Member, int] = {}
         self._homeless: dict[Member, Parting] = {}
         self._pending: dict[Member, Pending] = {}
+        self._asking: dict[int, dict[Member, None]] = {}
         self.died: Callable[[int, int], None] = lambda rank, epoch: None
         self._deadline: Deadline | None = None
         if deadline is not None:
@@ -137,17 +143,35 @@ class Dispatch:
         self.readiness.turn_ready(member, now)
         home = None if member in self._homeless else self._home(member)
         self._pending[member] = pending = Pending(request, future, now)
+        self._asking.setdefault(member.group, {})[member] = None
         if home is not None:
             self._ask(pending, home)
         try:
             sampled = await future
             self.readiness.turn_ended(member, self._clock.now(), context=request.length, output=sampled.length)
+            self._priority.sampled(member, sampled.length)
             return sampled
         except asyncio.CancelledError:
             self._pending.pop(member, None)
             if member in self._homes:
                 self._ranks[self._homes[member]].cancel(member)
             raise
+        finally:
+            self._answered(member)
+
+    def _answered(self, member: Member) -> None:
+        asking = self._asking[member.group]
+        del asking[member]
+        if not asking:
+            del self._asking[member.group]
+
+    def reorder(self, groups: Iterable[int] | None = None) -> None:
+        """What the priority of these groups' turns goes by has changed; by default, that of all."""
+        for group in list(self._asking) if groups is None else groups:
+            for member in self._asking.get(group, ()):
+                pending = self._pending.get(member)
+                if pending is not None and pending.rank is not None:
+                    self._ranks[pending.rank].reorder(member)
 
     def _ask(self, pending: Pending, number: int) -> None:
         pending.rank, pending.at = number, self._clock.now()

@@ -14,10 +14,12 @@ from springtide.ports.executor import Executor
 from springtide.runtime.orders import Orders, Stays
 from springtide.runtime.parting import Parting
 from springtide.runtime.steering import Note, Steering
+from springtide.runtime.waits import Waits
 from springtide.scheduling.divergence import DivergenceBudget
+from springtide.scheduling.priority import Priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
-from springtide.telemetry.ledger import Ledger, SharedWait
+from springtide.telemetry.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -33,26 +35,13 @@ DEAD = "dead"
 """The bin of a rank's time from its death until it is back."""
 
 
-class Waits:
-    """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
-        self.pausing = SharedWait("environment", now)
-        self.empty = SharedWait("start", now)
-
-    def change(self, reason: str, *, blamed: str) -> None:
-        """Empty ranks wait for `reason`; all of them for `blamed`, if somebody holds everything up."""
-        self.pausing.change(blamed or "environment")
-        self.empty.change(blamed or reason)
-
-
 class Rank:
     """`run` drives the engine until cancelled. In `lockstep` a visit begins when every open episode waits for tokens,
     and takes the batch to its end; otherwise turns join whenever the engine comes by.
 
     With a `residency`, which lockstep and engines that decide by themselves do without, it says what KV stays on the
-    device and which ready turns the engine gets; without, the engine gets them all, in order of member.
+    device and which ready turns the engine gets; without, the engine gets them all, in the order of `priority`;
+    in lockstep that is the order of members.
 
     With a `refresh`, KV of earlier versions is computed again, piece by piece, while there is nothing else to do. What
     the engine's probe finds is told to `budget`, which says whether such KV may be sampled over.
@@ -71,11 +60,12 @@ class Rank:
         engine: Engine,
         executor: Executor,
         ledger: Ledger,
-        waits: "Waits",
+        waits: Waits,
         deliver: Callable[[list[Finished]], None],
         part: Callable[[list[Parting]], None],
         lockstep: bool,
         decode_steps: int,
+        priority: Priority,
         residency: Residency | None = None,
         refresh: Refresh | None = None,
         budget: DivergenceBudget | None = None,
@@ -89,6 +79,7 @@ class Rank:
         self._waits = waits
         self._deliver = deliver
         self._part = part
+        self._priority = priority
         self._lockstep = lockstep
         self._decode_steps = decode_steps
         self._steering: Steering | None = None
@@ -182,7 +173,12 @@ class Rank:
             return
         self._queue.append(request)
         if self._steering is not None:
-            self._steering.ready(request)
+            self._steering.ready(request, self._priority.of(request.member))
+
+    def reorder(self, member: Member) -> None:
+        """What the place of its turn goes by has changed."""
+        if self._steering is not None:
+            self._steering.reordered(member, self._priority.of(member))
 
     def cancel(self, member: Member) -> None:
         self._running.pop(member, None)
@@ -238,7 +234,6 @@ class Rank:
             for request in late:
                 self.enqueue(request)
         requests, self._queue = self._queue, []
-        requests.sort(key=lambda request: request.member)
         cancels, self._cancels = sorted(self._cancels), []
         releases, self._releases = sorted(self._releases), []
         arrivals, self._arrivals = self._arrivals, []
@@ -246,6 +241,7 @@ class Rank:
         notes = [] if steering is None else steering.notes()
         choose: Callable[[], list[SampleRequest]]
         if steering is None:
+            requests.sort(key=lambda request: (self._priority.of(request.member), request.member))
             choose = withdraw = partial(_all_of, requests)
         else:
             choose, withdraw = partial(steering.choose, notes, now), partial(steering.withdraw, notes, now)

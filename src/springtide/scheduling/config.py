@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from springtide.scheduling.priority import PriorityName
 from springtide.scheduling.retention_names import REAL_FORMS, check
 
 
@@ -47,6 +48,14 @@ class SchedulingConfig(StrictModel):
     )
     retention: Annotated[str, AfterValidator(_retention)] = Field(
         "lru", description=f"Who keeps KV on the device while its environment works (async): {REAL_FORMS}."
+    )
+    priority: PriorityName = Field(
+        "oldest",
+        description="Which ready turn goes first (async): of the oldest group, of the group with least before it "
+        "(value), of the episode with most (longest), or value while the trainer starves, else longest (switch).",
+    )
+    aging: float = Field(
+        300.0, gt=0, description="Seconds after which a ready turn goes before all others; oldest needs no such limit."
     )
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
     min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")

@@ -20,6 +20,7 @@ from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.mover import Mover
 from springtide.runtime.observer import Observer, Observers
+from springtide.runtime.priorities import feeds, rule_of
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.roles import Roles, Splitter
@@ -176,8 +177,12 @@ class Simulation:
             staleness=strategy.staleness,
             max_concurrent=min(_most_concurrent(strategy, rolling), cluster.environment_slots),
             batchwise=strategy.batchwise,
+            priority=strategy.priority,
+            aging=strategy.aging,
             **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
         )
+
+        self._priority = rule_of(self._config)
 
     async def main(self) -> Outcomes:
         clock = LoopClock()
@@ -230,6 +235,7 @@ class Simulation:
             residency=self._residency,
             deadline=self._deadline,
             refresh=Refresh(REFRESH_CHUNK) if self._strategy.kv == "refresh" else None,
+            priority=self._priority,
         )
 
     def _scheduler(self) -> Scheduler:
@@ -243,14 +249,16 @@ class Simulation:
     ) -> Controller:
         player = self._stack.player(scripts=self._scripts, sampler=dispatch, clock=clock)
         steps.split = lambda: dispatch.rollout_ranks
+        scheduler = self._scheduler()
         observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
+        observers += feeds(self._priority, dispatch, scheduler, clock.now)
         if isinstance(executor, Turns):
             observers.append(executor)
         if self._timeline is not None and self._failures:
             self._deaths.append(Deaths(self._timeline, lanes(len(self.engines)), clock.now))
         observers += self._deaths
         controller = Controller(
-            scheduler=self._scheduler(),
+            scheduler=scheduler,
             journal=self._journal,
             executor=executor,
             clock=clock,
@@ -308,6 +316,7 @@ class Simulation:
             host=self._cluster.host_tokens if self._strategy.evicts == "warm" else 0,
             max_batch=self._cluster.max_batch,
             decode_steps=self._strategy.decode_steps,
+            patience=self._priority.patience,
         )
 
     def _outcomes(self, ends: list[float], steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
