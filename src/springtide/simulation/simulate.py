@@ -169,20 +169,24 @@ class Simulation:
         self._law = _law(cluster, strategy)
         self._scripts = Scripts(workload, seed)
         self._journal: Journal = journal or NoJournal()
-        self._config = SchedulingConfig(
+        self._config = self._configured(warm_steps + steps, rolling=rolling, more=scheduling)
+        self._priority = rule_of(self._config)
+
+    def _configured(self, steps: int, *, rolling: int, more: Mapping[str, Any] | None) -> SchedulingConfig:
+        workload, strategy = self._workload, self._strategy
+        most = strategy.concurrency_per_rank * rolling if strategy.admission == "fixed" else sys.maxsize
+        return SchedulingConfig(
             mode="async" if strategy.surplus > 1 else strategy.mode,
             groups_per_step=workload.groups_per_step,
             group_size=workload.group_size,
-            steps=warm_steps + steps,
+            steps=steps,
             staleness=strategy.staleness,
-            max_concurrent=min(_most_concurrent(strategy, rolling), cluster.environment_slots),
+            max_concurrent=min(most, self._cluster.environment_slots),
             batchwise=strategy.batchwise,
             priority=strategy.priority,
             aging=strategy.aging,
-            **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
+            **{"min_valid": 1, "group_deadline": 1e9, **(more or {})},
         )
-
-        self._priority = rule_of(self._config)
 
     async def main(self) -> Outcomes:
         clock = LoopClock()
@@ -364,10 +368,6 @@ def _law(cluster: Cluster, strategy: Strategy) -> ConcurrencyLaw | None:
         host_tokens=cluster.host_tokens if strategy.evicts == "warm" else 0,
         max_batch=cluster.max_batch,
     )
-
-
-def _most_concurrent(strategy: Strategy, ranks: int) -> int:
-    return strategy.concurrency_per_rank * ranks if strategy.admission == "fixed" else sys.maxsize
 
 
 def simulate(
