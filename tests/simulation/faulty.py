@@ -271,6 +271,15 @@ class FaultyRun(Simulation):
             return train(step=step, groups=groups)
 
         self.trainer.step = watched  # type: ignore[method-assign]
+        resize = self._stack.resize
+
+        def resized(training: int, together: bool, lost: bool) -> None:
+            assert controller.mover is not None
+            if not controller.mover.overlaps:
+                self._look_at_the_trainer(controller, ranks=training)
+            resize(training, together, lost)
+
+        self._stack.resize = resized  # type: ignore[method-assign]
         assert controller.episodes is not None
         deliver = controller.episodes._post
         controller.episodes._post = lambda event, trajectory: self._deliver(deliver, event, trajectory)
@@ -386,20 +395,21 @@ class FaultyRun(Simulation):
                     self._sampler._crew.membership.hears(number, epoch), "I1", f"{turn.member} is answered by the dead"
                 )
 
-    def _look_at_the_trainer(self, controller: Controller) -> None:
-        """When a step begins."""
+    def _look_at_the_trainer(self, controller: Controller, *, ranks: int | None = None) -> None:
+        """When a step begins, or so many ranks are about to train."""
         assert controller.mover is not None
-        training, ranks = controller.mover._training, self.trainer._ranks  # type: ignore[attr-defined]
+        training = controller.mover._training
+        ranks = self.trainer._ranks if ranks is None else ranks  # type: ignore[attr-defined]
         check(len(training) == ranks, "I6", f"{ranks} ranks train, and {list(training)} are there for it")
         dead = [rank for rank in training if not controller.mover._wanted.lives(rank)]
         check(not dead, "I6", f"{dead} train, and are dead")
         if self._membership.together and not controller.turns:
             return
-        ranks = self._sampler._ranks
+        crew = self._sampler._ranks
         busy = [rank for rank in training if rank in self._living and self._living[rank].busy]
-        both = [rank for rank in busy if not ranks[rank]._paused]
+        both = [rank for rank in busy if not crew[rank]._paused]
         check(not both, "I6", f"{both} train while turns run on them")
-        lanes = {rank: ranks[rank].lane for rank in training if rank in self._living}
+        lanes = {rank: crew[rank].lane for rank in training if rank in self._living}
         at_work = {rank: self._at_work[lane] for rank, lane in lanes.items() if lane in self._at_work}
         at_work = {rank: name for rank, name in at_work.items() if name in ("generate", "refresh")}
         check(not at_work, "I6", f"{at_work} are at work while their ranks train")
