@@ -124,7 +124,10 @@ def run_retention(setting: Setting) -> list[dict[str, Any]]:
 
 def run_map(setting: Setting) -> list[dict[str, Any]]:
     points = worth.points()[:1] if setting.quick else worth.points()
-    found = list(setting.pool.map(partial(worth.worth, seeds=setting.seeds()), points))
+    found: list[dict[str, Any]] = []
+    for point in setting.pool.map(partial(worth.worth, seeds=setting.seeds()), points):
+        found.append(point)
+        setting.keep(found)
     print(table(worth.HEADER, list(worth.rows(found))))
     return found
 
