@@ -39,7 +39,8 @@ from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.cluster import Cluster, cluster
 from springtide.simulation.emulation import EmulatedLoop
-from springtide.simulation.simulate import Outcomes, Simulation
+from springtide.simulation.outcomes import Outcomes
+from springtide.simulation.simulate import Simulation
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.virtual_loop import run_virtual
 from springtide.simulation.workload import Workload, preset

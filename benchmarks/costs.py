@@ -27,7 +27,8 @@ from springtide.ports.trainer import StepWork
 from springtide.scheduling.cost_fold import RELOADED, SERVED, CostFold, served
 from springtide.scheduling.costs import CurrentCosts, ServiceCosts, given
 from springtide.simulation.cluster import cluster
-from springtide.simulation.simulate import Outcomes, Simulation
+from springtide.simulation.outcomes import Outcomes
+from springtide.simulation.simulate import Simulation
 from springtide.simulation.stack import ModelledStack
 from springtide.simulation.virtual_loop import run_virtual
 from springtide.simulation.workload import preset

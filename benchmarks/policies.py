@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import pipelining
 from common.report import RESULTS, finish, machine, parser, say, table
-from policies_support import ablations, bounds, elasticity, presets, retention, worth
+from policies_support import ablations, bounds, elasticity, presets, retention, tail, worth
 from policies_support.bench import Bench
 from policies_support.plan import DEVIATIONS, PLAN, RUN
 
@@ -85,6 +85,30 @@ def run_ablations(setting: Setting) -> dict[str, Any]:
     return {entry["workload"]: ablations.ablation(bench, entry) for entry in setting.entries}
 
 
+def run_priorities(setting: Setting) -> dict[str, Any]:
+    """In async, and for two presets in sync."""
+    bench = setting.bench(RUN["steps"], RUN["warm_steps"], 2)
+    groups = QUICK_GROUPS if setting.quick else None
+    found: dict[str, Any] = {}
+    for entry in setting.entries:
+        modes = ("async", "sync") if entry["workload"] in BARRIERS else ("async",)
+        found[entry["workload"]] = {mode: ablations.priorities(bench, entry, mode, groups) for mode in modes}
+        setting.keep(found)
+    print(table(ablations.HEADER, list(ablations.rows(found))))
+    return found
+
+
+def run_tail(setting: Setting) -> dict[str, Any]:
+    groups = QUICK_GROUPS if setting.quick else None
+    found: dict[str, Any] = {}
+    for entry in setting.entries:
+        if setting.quick or entry["workload"] in tail.WORKLOADS:
+            found[entry["workload"]] = tail.tail(setting.pool.map, entry, setting.seeds(2), groups)
+            setting.keep(found)
+    print(table(tail.HEADER, list(tail.rows(found))))
+    return found
+
+
 def run_retention(setting: Setting) -> list[dict[str, Any]]:
     """With host memory, and where it is `tau` also without."""
     times = (retention.TIMES,) if setting.quick else PLAN["retention"]["oversubscription"]
@@ -100,7 +124,10 @@ def run_retention(setting: Setting) -> list[dict[str, Any]]:
 
 def run_map(setting: Setting) -> list[dict[str, Any]]:
     points = worth.points()[:1] if setting.quick else worth.points()
-    found = list(setting.pool.map(partial(worth.worth, seeds=setting.seeds()), points))
+    found: list[dict[str, Any]] = []
+    for point in setting.pool.map(partial(worth.worth, seeds=setting.seeds()), points):
+        found.append(point)
+        setting.keep(found)
     print(table(worth.HEADER, list(worth.rows(found))))
     return found
 
@@ -115,11 +142,15 @@ PARTS: dict[str, Callable[[Setting], Any]] = {
     "presets": run_presets,
     "shock": run_shock,
     "ablations": run_ablations,
+    "priorities": run_priorities,
+    "tail": run_tail,
     "retention": run_retention,
     "map": run_map,
     "pipelining": run_pipelining,
 }
 QUICK = ("presets", "pipelining")
+BARRIERS = ("swe", "tau")
+"""Presets whose priorities are also compared in sync."""
 QUICK_GROUPS = 8
 """Per step."""
 

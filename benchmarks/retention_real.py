@@ -8,7 +8,8 @@ episodes are replayed from scripts of sessions in a shell; the environment's tim
 half of what as many episodes need as keep its batch full. LRU is tuned over a sweep of episodes in flight; ours is not
 tuned. Arms take turns, a ratio is taken within a round, and each run's first steps are not measured.
 
-Parts can be measured alone (`--parts`); the others' results stay as they are in the result file.
+Parts can be measured alone (`--parts`); the others' results stay as they are in the result file. What is measured is
+kept round by round.
 """
 
 import json
@@ -16,8 +17,10 @@ import multiprocessing
 import os
 import sys
 import tomllib
+from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +42,7 @@ LATENCY = 0.4
 """Mean seconds of the environment per turn; `demand` in the result has the time of a turn in a full batch beside it."""
 
 HOST = 12_288
-SIZE = Size(capacity=12_288, max_batch=8, staleness=2, warm=2, steps=4)
+SIZE = Size(capacity=12_288, max_batch=8, staleness=2, warm=2, steps=3)
 TUNING_SIZE = msgspec.structs.replace(SIZE, warm=1, steps=2)
 """As many episodes as keep a batch of 8 full need about twice `capacity`: see `demand` in the result. Staleness 2 keeps
 the engine from waiting for the trainer, in all arms."""
@@ -54,14 +57,14 @@ BASELINES = {
 }
 """Each tuned over `SWEEP`. KV is computed again at an update, as by default, or kept, as ours is."""
 
-INFORMATIVE = {
+RULES = {
     "cap-0.3": Arm(retention="cap-0.3", kv="keep", host=HOST),
     "ttl-0.5": Arm(retention="ttl-0.5", kv="keep", host=HOST),
     "min-waste": Arm(retention="min-waste", kv="keep", host=HOST),
     "lru-ordered": Arm(retention="lru-ordered", kv="keep", host=HOST),
     "break-even": Arm(retention="break-even", kv="keep", host=HOST),
 }
-"""With the host tier, kept KV and as many episodes in flight as are best for LRU with both."""
+"""With the host tier, kept KV and as many episodes in flight as were best for LRU with both."""
 
 FIGURES = {
     "vs_lru_tier": "lru, tier, kept KV",
@@ -113,12 +116,11 @@ class Bench:
 
 
 def tuned_arms(bench: Bench, seed: int) -> tuple[dict[str, Arm], dict[str, dict[str, float]]]:
-    """All arms, and what was tried for those that are tuned."""
+    """Ours and the baselines, and what was tried for these."""
     arms, tuning = {"ours": OURS}, {}
     for name, arm in BASELINES.items():
         arms[name], tuning[name] = bench.tuned(name, arm, TUNING_SIZE, seed)
-    best = arms["lru, tier, kept KV"].concurrent
-    return arms | {name: msgspec.structs.replace(arm, concurrent=best) for name, arm in INFORMATIVE.items()}, tuning
+    return arms, tuning
 
 
 def demand(work: Workload, records: list[dict[str, Any]], seed: int) -> dict[str, float]:
@@ -149,53 +151,84 @@ def demand(work: Workload, records: list[dict[str, Any]], seed: int) -> dict[str
     }
 
 
-def goodput(options: Any) -> dict[str, Any]:
+Keep = Callable[[dict[str, Any]], None]
+"""Puts what has been measured of a part into the result file."""
+
+
+def goodput(options: Any, keep: Keep) -> None:
     """Tuning on a seed that is not measured, then rounds."""
+
+    def arms(bench: Bench) -> tuple[dict[str, Arm], dict[str, Any]]:
+        if options.quick:
+            return QUICK_ARMS, {}
+        made, tuning = tuned_arms(bench, options.seed + options.rounds)
+        return made, {"tuning": tuning}
+
+    compared(options, keep, arms)
+
+
+def rules(options: Any, keep: Keep) -> None:
+    """Published rules of retention, ours with a number of episodes that is given, and ours as it is."""
+    found = earlier().get("goodput")
+    if found is None:
+        raise SystemExit(
+            "The part 'rules' takes the number of episodes in flight from the part 'goodput'; run that first."
+        )
+    best = found["arms"]["lru, tier, kept KV"]["concurrent"]
+    given = {name: msgspec.structs.replace(arm, concurrent=best) for name, arm in RULES.items()}
+    compared(options, keep, lambda _: ({"ours": OURS, **given}, {}))
+
+
+def compared(options: Any, keep: Keep, arms: Callable[[Bench], tuple[dict[str, Arm], dict[str, Any]]]) -> None:
+    """Rounds, in each of which every arm has its turn."""
     started = machine()
     size, rounds = (QUICK_SIZE, 1) if options.quick else (SIZE, options.rounds)
     work = workload(options.quick)
     bench = Bench(work)
     try:
-        arms, tuning = (QUICK_ARMS, {}) if options.quick else tuned_arms(bench, options.seed + rounds)
-        rates: dict[str, list[float]] = {name: [] for name in arms}
+        made, beside = arms(bench)
+        rates: dict[str, list[float]] = {name: [] for name in made}
         for number in range(rounds):
-            for name in list(arms)[:: 1 if number % 2 == 0 else -1]:
-                rates[name].append(bench.rate(name, arms[name], size, options.seed + number))
+            for name in list(made)[:: 1 if number % 2 == 0 else -1]:
+                rates[name].append(bench.rate(name, made[name], size, options.seed + number))
+            ratios = {
+                figure: spread([ours / other for ours, other in zip(rates["ours"], rates[arm], strict=True)])
+                for figure, arm in FIGURES.items()
+                if arm in rates
+            }
+            keep(
+                {
+                    "figures": ratios,
+                    "machine": started,
+                    "workload": work.model_dump(),
+                    "size": msgspec.to_builtins(size),
+                    "demand": demand(work, bench.records, options.seed),
+                    **beside,
+                    "arms": {name: msgspec.to_builtins(arm) for name, arm in made.items()},
+                    "rates": rates,
+                    "records": bench.records,
+                }
+            )
     finally:
         bench.close()
-    ratios = {
-        figure: spread([ours / other for ours, other in zip(rates["ours"], rates[arm], strict=True)])
-        for figure, arm in FIGURES.items()
-        if arm in rates
-    }
-    return {
-        "figures": ratios,
-        "machine": started,
-        "workload": work.model_dump(),
-        "size": msgspec.to_builtins(size),
-        "demand": demand(work, bench.records, options.seed),
-        "tuning": tuning,
-        "arms": {name: msgspec.to_builtins(arm) for name, arm in arms.items()},
-        "rates": rates,
-        "records": bench.records,
-    }
 
 
 HEADER = ("arm", "in flight", "trained tokens/s", "generates", "on environment", "on trainer", "trains", "hit rate")
 
 
-def learning(options: Any) -> dict[str, Any]:
+def learning(options: Any, keep: Keep) -> None:
     """Whether agents learn as well over kept or refreshed KV."""
     # Imports torch, which the process that measures goodput has no need of.
     from retention_support.parity import parity, report
 
     part = parity(options)
     print(report(part))
-    return part
+    keep(part)
 
 
-PARTS: dict[str, Callable[[Any], dict[str, Any]]] = {"goodput": goodput, "parity": learning}
-"""Each returns what goes into the result file under its name; of that, `figures` are printed."""
+PARTS: dict[str, Callable[[Any, Keep], None]] = {"goodput": goodput, "rules": rules, "parity": learning}
+"""Each keeps what goes into the result file under its name; of that, `figures` are printed."""
+QUICK_PARTS = ("goodput", "parity")
 
 
 def where_time_went(records: list[dict[str, Any]], name: str) -> list[str]:
@@ -217,7 +250,9 @@ def show(part: dict[str, Any]) -> None:
         flight = "by the law" if how["admission"] == "law" else str(how["concurrent"])
         rows.append([name, flight, shown(spread(rates), 0), *where_time_went(part["records"], name)])
     print(table(HEADER, rows))
-    print(table(["ours against", "ratio"], [[FIGURES[name], shown(found)] for name, found in part["figures"].items()]))
+    if part["figures"]:
+        found = part["figures"].items()
+        print(table(["ours against", "ratio"], [[FIGURES[name], shown(ratio)] for name, ratio in found]))
 
 
 def earlier() -> dict[str, Any]:
@@ -233,17 +268,25 @@ def main() -> None:
         "--parts",
         nargs="+",
         choices=list(PARTS),
-        default=list(PARTS),
         help="measure only these; the others' results stay as they are in the result file",
     )
     options = made.parse_args()
     parts = {} if options.quick else earlier()
-    for name in options.parts:
-        parts[name] = PARTS[name](options)
-    if "goodput" in options.parts:
-        show(parts["goodput"])
-    figures = {figure: value for part in parts.values() for figure, value in part["figures"].items()}
-    finish(NAME, figures=figures, record={"parts": parts}, options=options)
+
+    def write(shown: bool) -> None:
+        figures = {figure: value for part in parts.values() for figure, value in part["figures"].items()}
+        record = Namespace(**{**vars(options), "json": shown and options.json})
+        finish(NAME, figures=figures, record={"parts": parts}, options=record)
+
+    def keep(name: str, found: dict[str, Any]) -> None:
+        parts[name] = found
+        write(shown=False)
+
+    for name in options.parts or (QUICK_PARTS if options.quick else PARTS):
+        PARTS[name](options, partial(keep, name))
+        if "rates" in parts[name]:
+            show(parts[name])
+    write(shown=True)
 
 
 if __name__ == "__main__":

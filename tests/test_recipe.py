@@ -164,6 +164,7 @@ def test_every_mistake_gets_its_own_sentence():
         (["scheduling.min_valid=9"], ("scheduling.min_valid = 9", "scheduling.group_size = 8")),
         (["scheduling.window=3"], ("scheduling.window = 3", "sync")),
         (["scheduling.retention=break-even"], ('scheduling.retention = "break-even"', 'scheduling.mode = "async"')),
+        (["scheduling.priority=value"], ('scheduling.priority = "value"', 'scheduling.mode = "async"')),
         (["scheduling.admission=law"], ('scheduling.admission = "law"', 'scheduling.mode = "async"')),
         (
             ["scheduling.mode=async", "scheduling.retention=lfu"],
@@ -250,7 +251,7 @@ def numbers(kind, low, high):
 
 
 CROSS_CHECKED = {"heads", "kv_heads", "hidden", "max_context", "max_tokens_per_turn", "capacity_tokens", "group_size"}
-CROSS_CHECKED |= {"min_valid", "window", "mini_batches", "temperature", "retention", "admission", "kv_gap"}
+CROSS_CHECKED |= {"min_valid", "window", "mini_batches", "temperature", "retention", "admission", "kv_gap", "priority"}
 
 
 def sections(model):

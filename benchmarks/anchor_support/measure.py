@@ -7,7 +7,8 @@ from typing import Any
 
 from anchor_support.anchor import Anchor, Metric, Number, Setting, changed, setting
 from springtide.simulation.distribution import mean
-from springtide.simulation.simulate import Outcomes, simulate
+from springtide.simulation.outcomes import Outcomes
+from springtide.simulation.simulate import simulate
 
 TUNING_SEED = 1000
 BAR = 0.2

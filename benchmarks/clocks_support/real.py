@@ -13,7 +13,8 @@ from springtide.launch.measurement import measured
 from springtide.launch.scripted import Machine, play
 from springtide.policy.config import TinyModelConfig
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.simulate import Outcomes, simulate
+from springtide.simulation.outcomes import Outcomes
+from springtide.simulation.simulate import simulate
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.workload import Workload, preset
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from policies_support.bench import FINALISTS, Bench, Tuning, interval, ratios
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.simulate import Outcomes
+from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.workload import Workload
 

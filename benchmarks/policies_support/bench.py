@@ -9,7 +9,8 @@ from policies_support.plan import RUN, changed
 from springtide.runtime.roles import Splitter
 from springtide.scheduling.elasticity import Rates
 from springtide.simulation.cluster import Cluster
-from springtide.simulation.simulate import Outcomes, simulate
+from springtide.simulation.outcomes import Outcomes
+from springtide.simulation.simulate import simulate
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.workload import Workload
 

@@ -9,7 +9,7 @@ from policies_support.bench import Bench, interval
 from policies_support.plan import OURS, PLAN, RUN, changed
 from policies_support.splits import Known, Planned
 from springtide.simulation.cluster import Cluster, cluster
-from springtide.simulation.simulate import Outcomes
+from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.workload import preset
 
 EMPTY = ("training", "admission", "role_switch")
@@ -23,6 +23,9 @@ STEPS = 9
 NEAR = 1
 """Ranks by which a split may differ from the best one: two may be as good. Goodputs right after the change would not do
 to compare by: they are as much of what was left over from before."""
+
+REST = 3
+"""Steps, the last ones, in which ranks that take turns have to be as fast as the best split: they are near none."""
 
 HEADER = ("change", "policy", "waits less than the calmest static split", "settled after", "goodput to the fastest")
 
@@ -57,13 +60,19 @@ def goodput(done: Outcomes, first: int, last: int | None = None) -> float:
     return sum(done.trained_tokens[first:last]) / (done.step_ends[last - 1] - begin)
 
 
-def settled(done: Outcomes, change: int, best: int) -> int:
+def settled(done: Outcomes, change: int, best: int, *, fast: bool = False) -> int:
     """Steps after the change until the split is what it stays, for at least two steps; all of them if it does not, or
-    is farther than `NEAR` from `best`, the best static split after the change."""
+    is farther than `NEAR` from `best`, the best static split after the change, and not as `fast`."""
     splits = done.splits
     steps = max(0, max((step + 1 for step, split in enumerate(splits) if split != splits[-1]), default=0) - change)
-    found = change + steps + 1 < len(splits) and abs(splits[-1] - best) <= NEAR
+    found = change + steps + 1 < len(splits) and (fast or abs(splits[-1] - best) <= NEAR)
     return steps if found else len(splits) - change
+
+
+def _in_turns_as_fast(done: Outcomes, other: Outcomes, ranks: int) -> bool:
+    """All ranks take turns in the end, and train no fewer tokens per second then than the best split does."""
+    rest = len(done.splits) - REST
+    return done.splits[-1] == ranks and goodput(done, rest) >= goodput(other, rest)
 
 
 def changes() -> dict[str, dict[str, Any]]:
@@ -127,11 +136,16 @@ def _found(
         return {
             "waiting_reduction": interval(_reductions(done, static[calm], ranks, warm)),
             "waiting_reduction_to_fastest": interval(_reductions(done, static[fast], ranks, warm)),
-            "settle_steps": statistics.median(settled(one, change, best) for one in done),
+            "settle_steps": statistics.median(
+                settled(one, change, best, fast=_in_turns_as_fast(one, other, ranks))
+                for one, other in zip(done, static[best], strict=True)
+            ),
             "goodput_vs_best_static": interval(
                 [goodput(one, warm) / goodput(other, warm) for one, other in zip(done, static[fast], strict=True)]
             ),
             "splits": [one.splits for one in done],
+            "step_ends": [one.step_ends for one in done],
+            "trained_tokens": [one.trained_tokens for one in done],
         }
 
     entries = {name: entry(done) for name, done in moving.items()}

@@ -32,6 +32,7 @@ DEVIATIONS = (
     "ablations are of three seeds over fewer steps, the latency shock of three seeds",
     "beside longer latencies, outputs four times as long from the same step on: more episodes in flight make up for "
     "latencies without a change of the split",
+    "ablations also add each rule of priority as a fourth policy; the plan names three",
     "the planner with a gain threshold is asked at every version, not at every tenth, and knows our rates",
 )
 
@@ -39,6 +40,8 @@ CTB: dict[str, Any] = {"kv": "keep", "evicts": "warm", "retention": "break-even"
 RA2P: dict[str, Any] = {"pipelining": "adaptive"}
 ERS: dict[str, Any] = {"elasticity": "rates"}
 POLICIES = {"ctb": CTB, "ra2p": RA2P, "ers": ERS}
+PRIORITIES = ("value", "longest", "switch")
+"""Rules of who goes first, beside that of the oldest."""
 OURS = Strategy(**CTB, **RA2P, **ERS)
 
 

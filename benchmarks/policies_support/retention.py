@@ -10,7 +10,7 @@ from policies_support.demand import demand, divided, subscribed
 from policies_support.plan import OURS, PLAN, RUN, changed
 from springtide.simulation.bound import bound
 from springtide.simulation.cluster import Cluster, cluster
-from springtide.simulation.simulate import Outcomes
+from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.workload import Workload, preset
 

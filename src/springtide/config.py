@@ -94,6 +94,7 @@ class Recipe(StrictModel):
                 for name, value, plain in (
                     ("retention", scheduling.retention, "lru"),
                     ("admission", scheduling.admission, "fixed"),
+                    ("priority", scheduling.priority, "oldest"),
                 )
                 if value != plain
             ]

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 import policies
-from policies_support import bounds, elasticity, retention, worth
-from policies_support.ablations import shares
+from policies_support import bounds, elasticity, retention, tail, worth
+from policies_support.ablations import SUBSETS, priorities, shares
 from policies_support.baselines import BASELINES, SWEEP
 from policies_support.bench import Bench, Tuning, interval
 from policies_support.demand import demand, divided, paced, subscribed, varied
-from policies_support.plan import PLAN
+from policies_support.plan import PLAN, POLICIES, PRIORITIES
 from policies_support.splits import Known, Planned
 from springtide.scheduling.elasticity import Demand, Rates
 from springtide.scheduling.readiness import Readiness
@@ -197,9 +197,32 @@ def test_what_is_known_is_done_version_by_version():
 def test_shares_of_policies_multiply_to_the_whole_gain_and_equals_share_equally():
     goodput = {(): 1.0, ("ctb",): 2.0, ("ra2p",): 2.0, ("ers",): 1.0}
     goodput |= {("ctb", "ra2p"): 8.0, ("ctb", "ers"): 2.0, ("ra2p", "ers"): 2.0, ("ctb", "ra2p", "ers"): 8.0}
-    found = shares(goodput)
+    found = shares(goodput, ("ctb", "ra2p", "ers"))
     assert found["ctb"] == pytest.approx(found["ra2p"]) == pytest.approx(8**0.5)
     assert found["ers"] == pytest.approx(1.0)
+
+
+def test_every_rule_of_priority_is_a_fourth_policy_of_the_ablations():
+    goodput = dict.fromkeys(SUBSETS, 1.0) | {names: 2.0 for names in SUBSETS if names[-1:] == ("longest",)}
+    for rule in PRIORITIES:
+        found = shares(goodput, (*POLICIES, rule))
+        assert found[rule] == pytest.approx(2.0 if rule == "longest" else 1.0)
+        assert found["ctb"] == pytest.approx(1.0)
+
+
+def test_rules_of_priority_are_compared_with_the_oldest_first_and_see_every_step_through():
+    bench = Bench(map, seeds=[0], steps=2, warm=1)
+    found = priorities(bench, PLAN["preset"][-1], "sync", groups=4)
+    assert set(found) == set(PRIORITIES)
+    assert all(0.8 < one["median"] < 1.25 for one in found.values())
+
+
+def test_the_last_episodes_are_brought_together_and_ranks_are_freed_for_it():
+    job = tail.Job("tau", "h100-14b", "sync", 4, False, 0, 4)
+    goodput, freed = tail.play(job)
+    before, nothing = tail.play(job._replace(least=0))
+    assert freed > nothing == 0.0
+    assert goodput < 1.01 * before
 
 
 def test_an_interval_holds_its_median():

@@ -4,7 +4,7 @@ import pytest
 
 from clocks_support.real import CASES, record, workload
 from springtide.ports.engine import EngineStats
-from springtide.simulation.simulate import Outcomes
+from springtide.simulation.outcomes import Outcomes
 
 
 def outcomes(seconds, ledger):

@@ -27,6 +27,24 @@ def test_everything_there_is_can_be_listed(springtide):
     assert all(word in listed for word in ("roll10", "h100-4b-vl", "rollout_ranks"))
 
 
+def test_ranks_that_fail_show_in_the_ledger(springtide):
+    plain, failing = (
+        json.loads(springtide("simulate", "shop", *QUICK, *fail, "--json").stdout.splitlines()[-1])
+        for fail in ((), ("--fail", "0@10", "--fail", "1@10-20"))
+    )
+    assert "dead" not in plain["ledger"]["rollout"]
+    assert failing["ledger"]["rollout"]["dead"] > 0.1
+    assert failing["goodput_tokens_per_s"] < plain["goodput_tokens_per_s"]
+
+
+def test_a_run_that_loses_all_ranks_of_a_role_stops_with_one_sentence(springtide):
+    fails = [text for rank in range(7) for text in ("--fail", f"{rank}@{5 + rank}")]
+    result = springtide("simulate", "shop", *QUICK, *fails)
+    assert result.exit_code == 1
+    assert "1 of 8 ranks are left, and none of them can " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_a_picture_is_drawn(springtide, tmp_path):
     pytest.importorskip("matplotlib")
     assert springtide("simulate", "shop", *QUICK, "--picture", "shop.png").exit_code == 0
@@ -44,6 +62,11 @@ def test_a_picture_is_drawn(springtide, tmp_path):
         (("shop", "--picture", "missing/shop.png"), "there is no folder missing; make it, or name another"),
         (("shop", "--picture", "shop.txt"), "a picture's name ends in one of .png"),
         (("shop", "--picture", "shop"), "a picture's name ends in one of .png"),
+        (("shop", "--fail", "2"), "--fail 2: write RANK@SECONDS, such as 2@600"),
+        (("shop", "--fail", "2@600-500"), "write RANK@SECONDS"),
+        (("shop", "--fail", "8@600"), "'h100-7b' has no rank 8; its ranks are 0 to 7"),
+        (("shop", "--fail", "1@600", "--bands"), "leave --fail out, or --bands"),
+        (("shop", "--fail", "1@600", "--set", "pipelining=split-1"), "does not go with pipelining = split-1"),
     ],
 )
 def test_mistakes_are_one_sentence(springtide, arguments, problem):

@@ -1,5 +1,6 @@
 """A journal in memory that survives the death of the process that writes it."""
 
+from springtide.core.errors import StorageFullError
 from springtide.core.trajectory import Trajectory
 from springtide.ports.journal import EndRecord, Entry
 
@@ -16,14 +17,22 @@ class Disk:
 
 
 class FakeJournal:
-    """Implements the Journal port. After `die` nothing can be written: finally-blocks of a dead process do not run."""
+    """Implements the Journal port. After `die` nothing can be written: finally-blocks of a dead process do not run.
 
-    def __init__(self, disk: Disk):
+    `room`: appends that there is still space for.
+    """
+
+    def __init__(self, disk: Disk, *, room: int | None = None):
         self.disk = disk
         self.alive = True
+        self.room = room
 
     def append(self, *, entries, trajectories=(), ends=()):
         assert self.alive, "a dead process wrote to its journal"
+        if self.room is not None:
+            if not self.room:
+                raise StorageFullError("The disk is full; free some space and resume.")
+            self.room -= 1
         for record in ends:
             assert (record.group, record.slot) not in self.disk.ends, "ended twice"
         self.disk.entries += entries

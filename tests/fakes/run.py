@@ -1,5 +1,7 @@
 """A whole run made of fakes, on the virtual clock."""
 
+import asyncio
+
 from fakes.checkpoints import FakeCheckpoints
 from fakes.engine import FakeEngine
 from fakes.game import FakeRenderer, FakeSource
@@ -13,12 +15,14 @@ from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.invalid_rate import InvalidRates
+from springtide.runtime.mover import Mover
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.recovery import Recovery
 from springtide.runtime.stash import Stash
 from springtide.scheduling.config import SchedulingConfig
-from springtide.scheduling.events import Boundary
+from springtide.scheduling.events import Boundary, RankDied, RankJoined
+from springtide.scheduling.membership import Membership
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.scheduler import Scheduler
@@ -51,7 +55,12 @@ class FakeRun:
         observers=(),
         costs=None,
         kv="recompute",
+        ranks=1,
+        deaths=(),
+        room=None,
     ):
+        """`ranks` roll out and train; `deaths`: (seconds, rank, seconds) of one that dies and is back; `room` in the
+        journal."""
         self.costs = COSTS | (costs or {})
         self.kv = kv
         self.disk = disk
@@ -64,10 +73,20 @@ class FakeRun:
             evaluation_tasks_on_the_way=2,
             checkpoint_every=checkpoint_every,
         )
-        self.journal = FakeJournal(disk)
+        self.journal = FakeJournal(disk, room=room)
         self.trainer = FakeTrainer()
-        self.engine = FakeEngine()
+        self.engines = [FakeEngine() for _ in range(ranks)]
+        self.deaths = deaths
+        self.groupings = []
         self.observers = observers
+
+    @property
+    def engine(self):
+        return self.engines[0]
+
+    @engine.setter
+    def engine(self, engine):
+        self.engines[0] = engine
 
     async def _main(self):
         clock = LoopClock()
@@ -76,12 +95,13 @@ class FakeRun:
         executor = InlineExecutor(lambda lane, name: self.costs.get(name, 0.05), ledger)
         self.ledger = ledger
         sync = self.config.mode == "sync"
-        scheduler = Scheduler(self.config, self.milestones, score_groups=self.source.scores_groups)
+        members = Membership.of(len(self.engines), len(self.engines))
+        scheduler = Scheduler(self.config, self.milestones, score_groups=self.source.scores_groups, membership=members)
         stash = Stash()
         observers = Observers(self.observers)
         checkpoints = FakeCheckpoints(self.disk, lambda: self.journal.alive)
         dispatch = Dispatch(
-            engines=[self.engine],
+            engines=self.engines,
             executor=executor,
             clock=clock,
             ledger=ledger,
@@ -127,6 +147,18 @@ class FakeRun:
             post=controller.post_member,
             fail=controller.fail,
         )
+        controller.mover = Mover(
+            dispatch=dispatch,
+            executor=executor,
+            membership=members,
+            steps=controller.steps,
+            resize=lambda training, together, lost: self.groupings.append((training, lost)),
+            restart=lambda rank: FakeEngine(),
+            spawn=controller.spawn,
+        )
+        for at, rank, back in self.deaths:
+            asyncio.get_running_loop().call_later(at, self._die, rank)
+            asyncio.get_running_loop().call_later(back, controller.post, RankJoined(rank))
         recovery = Recovery(
             journal=self.journal,
             checkpoints=checkpoints,
@@ -141,6 +173,9 @@ class FakeRun:
         self.ledger_shares = ledger.unattributed_share()
         self.ledger_seconds = ledger.seconds()
         return scheduler
+
+    def _die(self, rank):
+        self.controller.post(RankDied(rank, self.controller.scheduler.membership.since[rank]))
 
     def start(self, *, kill_after=None):
         try:

@@ -11,12 +11,14 @@ def digest(*parts) -> str:
 
 
 class FakeTrainer:
-    """Implements the Trainer port. `history` records (step, group ids) of this process."""
+    """Implements the Trainer port. `history` records (step, group ids) of this process. A step that is done again, as a
+    rank died in it, begins where it began before."""
 
     def __init__(self, *, exact=True):
         self.exact = exact
         self.number = 0
         self.weights = digest("initial")
+        self.before = None
         self.history = []
         self.prepared = []
         self.waited = []
@@ -31,7 +33,11 @@ class FakeTrainer:
         self.waited.append(idle)
 
     def step(self, *, step, groups):
+        if step == self.number and self.before is not None:
+            self.number, self.weights = self.before
+            self.history.pop()
         assert step == self.number + 1
+        self.before = self.number, self.weights
         content = [
             (group.id, [(m.member, m.reward, [(s.tokens, s.versions) for s in m.segments]) for m in group.members])
             for group in groups

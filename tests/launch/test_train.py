@@ -118,6 +118,7 @@ def test_an_exported_policy_can_be_trained_further_as_a_pretrained_model(finishe
 
 
 POLICIES = ("scheduling.retention=break-even", "scheduling.admission=law", "engine.capacity_tokens=512")
+POLICIES += ("scheduling.priority=switch",)
 
 
 CALIBRATED = (*POLICIES, "scheduling.costs=calibrated")

@@ -4,9 +4,11 @@ import pytest
 
 from fakes.game import FakeSource
 from fakes.run import FakeRun, new_disk, small_config
+from springtide.core.errors import SpringtideError, StorageFullError
 from springtide.core.group import End
-from springtide.scheduling.codec import COMMAND, decode_command
-from springtide.scheduling.commands import IssueGroup, Train
+from springtide.scheduling.codec import COMMAND, EVENT, decode_command, decode_event
+from springtide.scheduling.commands import Abort, IssueGroup, Train
+from springtide.scheduling.events import RankDied, StepFinished
 from springtide.simulation.virtual_loop import Killed
 
 CASES = [
@@ -69,6 +71,65 @@ def test_a_kill_at_every_await_point_while_kv_is_refreshed():
             run(disk).start(kill_after=point)
         run(disk).start()
         check_ends(disk, config)
+
+
+DEATHS = tuple((0.5 + 0.9 * number, number % 3, 1.2 + 0.9 * number) for number in range(12))
+
+
+def test_a_kill_at_every_await_point_while_ranks_die_and_come_back():
+    config = small_config("async", staleness=2, steps=4)
+
+    def run(disk, deaths=DEATHS):
+        return FakeRun(disk, config, ranks=3, deaths=deaths, evaluation_tasks=0)
+
+    whole = run(new_disk())
+    _, loop = whole.start()
+    events = [decode_event(entry.body) for entry in whole.disk.entries if entry.kind == EVENT]
+    assert sum(isinstance(event, RankDied) for event in events) == len(DEATHS)
+    assert sum(isinstance(event, StepFinished) for event in events) == config.steps
+    assert sum(lost for _, lost in whole.groupings) == len(DEATHS)
+    assert whole.ledger_seconds["trainer"]["lost"] > 0, "a step was done again"
+    for point in range(0, loop.callbacks, 3):
+        disk = new_disk()
+        with pytest.raises(Killed):
+            run(disk).start(kill_after=point)
+        run(disk, deaths=DEATHS[:1]).start()
+        check_ends(disk, config)
+
+
+@pytest.mark.parametrize(("mode", "ranks"), [("sync", 1), ("async", 1), ("async", 3)])
+def test_a_journal_that_is_full_stops_the_run_and_nothing_is_lost(mode, ranks):
+    config = small_config(mode)
+    deaths = DEATHS if ranks > 1 else ()
+    whole = FakeRun(new_disk(), config, ranks=ranks, deaths=deaths)
+    whole.start()
+    stopped = 0
+    while True:
+        disk = new_disk()
+        try:
+            FakeRun(disk, config, ranks=ranks, deaths=deaths, room=stopped).start()
+            break
+        except StorageFullError:
+            before = list(disk.entries), dict(disk.ends)
+        resumed = FakeRun(disk, config, ranks=ranks)
+        resumed.start()
+        assert disk.entries[: len(before[0])] == before[0]
+        assert before[1].items() <= disk.ends.items()
+        check_ends(disk, config)
+        if mode == "sync":
+            assert resumed.trainer.weights == whole.trainer.weights
+        stopped += 1
+    assert stopped > 10
+
+
+def test_a_run_that_has_lost_all_its_ranks_stops_and_goes_on_with_others():
+    config = small_config("async")
+    disk = new_disk()
+    with pytest.raises(SpringtideError, match="0 of 2 ranks are left, and none of them can roll out; bring ranks back"):
+        FakeRun(disk, config, ranks=2, deaths=((1.0, 0, 1e9), (2.0, 1, 1e9))).start()
+    assert len(commands(disk, Abort)) == 1
+    FakeRun(disk, config, ranks=2).start()
+    check_ends(disk, config)
 
 
 def test_two_kills_in_a_row():

@@ -4,94 +4,8 @@ import asyncio
 
 import pytest
 
-from springtide.core.member import Member, Purpose
+from fakes.two_ranks import member, played
 from springtide.core.version import PolicyVersion
-from springtide.runtime.clock import LoopClock
-from springtide.runtime.dispatch import Dispatch
-from springtide.scheduling.costs import ServiceCosts
-from springtide.scheduling.residency import Residency
-from springtide.scheduling.retention import Recency
-from springtide.simulation.cluster import Cluster
-from springtide.simulation.engine import ModelledEngine
-from springtide.simulation.executor import InlineExecutor
-from springtide.simulation.stack import loop_time
-from springtide.simulation.turn import ModelledRequest
-from springtide.simulation.virtual_loop import run_virtual
-from springtide.telemetry.ledger import Ledger
-
-FREE = dict.fromkeys(ServiceCosts.model_fields, 0.0)
-HARDWARE = Cluster(
-    name="two",
-    about="",
-    ranks=2,
-    kv_tokens=1000,
-    host_tokens=1000,
-    max_batch=1,
-    environment_slots=8,
-    micro_batch_tokens=1,
-    costs=ServiceCosts(**(FREE | {"decode_base": 0.1, "prefill_token": 0.001, "reload_token": 0.0001})),
-)
-
-
-class Run:
-    """Two modelled ranks of a batch of one each, and episodes in groups of their own: the first lives on rank 0."""
-
-    def __init__(self, *, evicts="warm", host=1000, residency=True):
-        self.clock = LoopClock()
-        ledger = Ledger(self.clock.now)
-        hardware = HARDWARE.model_copy(update={"host_tokens": host})
-        self.engines = [ModelledEngine(hardware, now=loop_time, evicts=evicts) for _ in range(2)]
-        kept = host if evicts == "warm" else 0
-
-        def made(engine):
-            return Residency(Recency(), capacity=1000, host=kept, max_batch=1, decode_steps=8) if residency else None
-
-        spent = {f"engine-{number}": engine for number, engine in enumerate(self.engines)}
-        self.dispatch = Dispatch(
-            engines=self.engines,
-            executor=InlineExecutor(lambda lane, name: spent[lane].spent if name == "generate" else 0.0, ledger),
-            clock=self.clock,
-            ledger=ledger,
-            lockstep=False,
-            decode_steps=8,
-            residency=made,
-        )
-
-    async def start(self, episodes):
-        await self.dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
-        self.driver = asyncio.ensure_future(self.dispatch.run())
-        for group in range(episodes):
-            self.dispatch.open(member(group))
-
-    def turn(self, group, number, *, context, reusable=0, output=50):
-        request = ModelledRequest(
-            member=member(group),
-            turn=number,
-            context=context,
-            reusable=reusable,
-            output=output,
-            prefix=context if not number else 100,
-            shared=0,
-        )
-        return asyncio.ensure_future(self.dispatch.sample(request))
-
-    async def stop(self):
-        self.driver.cancel()
-        await asyncio.gather(self.driver, return_exceptions=True)
-
-
-def member(group):
-    return Member(Purpose.TRAIN, group, 0)
-
-
-def played(main, **settings):
-    async def whole():
-        run = Run(**settings)
-        result = await main(run)
-        await run.stop()
-        return result
-
-    return run_virtual(whole)[0]
 
 
 @pytest.mark.parametrize("residency", [True, False])
@@ -134,6 +48,23 @@ def test_a_running_turn_ends_where_it_runs_and_one_that_waits_moves_on():
     assert ended.count(True) == 2, "one on each rank"
     assert at < 6.0, "which is before the others have been served"
     assert decoded == [150, 50]
+
+
+def test_kv_that_is_on_its_way_while_all_kv_is_dropped_is_dropped_too():
+    async def main(run):
+        await run.start(2)
+        await run.turn(1, 0, context=100)
+        other = run.turn(0, 0, context=100)
+        await run.clock.sleep(0.1)
+        run.dispatch.roll_out_on([0])
+        await run.dispatch.drained([1])
+        assert not run.engines[0].stats().warm_tokens, "rank 0 is still at its visit"
+        await run.dispatch.load(expected=PolicyVersion(1, "v"), weights="v", kv="recompute")
+        await asyncio.gather(other, run.turn(1, 1, context=160, reusable=150))
+        return run.engines[0].stats()
+
+    done = played(main)
+    assert (done.reloads, done.reused) == (0, 0)
 
 
 def test_a_rank_that_is_called_back_is_not_waited_for():

@@ -11,6 +11,7 @@ from springtide.core.version import PolicyVersion
 from springtide.ports.engine import EngineCapabilities
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.dispatch import Dispatch
+from springtide.scheduling.priority import REST, Precedence
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import Recency
 from springtide.simulation.executor import InlineExecutor
@@ -44,7 +45,22 @@ def members(count):
     return [Member(Purpose.TRAIN, group, 0) for group in reversed(range(count))]
 
 
-def played(engine, *, lockstep=False, count=4):
+class Newest:
+    """The newest group first; a group in `urgent` before all others."""
+
+    patience = 1000.0
+
+    def __init__(self):
+        self.urgent = set()
+
+    def of(self, member):
+        return Precedence(REST, 0, -1000.0 if member.group in self.urgent else -member.group, 0.0)
+
+    def sampled(self, member, tokens):
+        self.last = member.group, tokens
+
+
+def played(engine, *, lockstep=False, count=4, priority=None, meanwhile=lambda dispatch: None):
     """So many episodes of one turn, all ready at the same time, newest group first."""
 
     async def main():
@@ -57,6 +73,7 @@ def played(engine, *, lockstep=False, count=4):
             ledger=ledger,
             lockstep=lockstep,
             residency=lambda engine: Residency(Recency(), capacity=1000, host=0, max_batch=2, decode_steps=8),
+            priority=priority,
         )
         await dispatch.load(expected=PolicyVersion(0, "w"), weights="w", kv="keep")
         driver = asyncio.ensure_future(dispatch.run())
@@ -66,6 +83,7 @@ def played(engine, *, lockstep=False, count=4):
         async def turn(member):
             request = SampleRequest(member=member, turn=0, tokens=(1, 2), params=SamplingParams(max_tokens=8))
             await dispatch.sample(request)
+            meanwhile(dispatch)
             dispatch.close(member)
 
         await asyncio.gather(*(turn(member) for member in members(count)))
@@ -86,3 +104,24 @@ def test_the_oldest_groups_go_first_and_nobody_is_submitted_before_there_is_room
 @pytest.mark.parametrize(("engine", "lockstep"), [(Small, True), (Remote, False)])
 def test_a_lockstep_batch_and_an_engine_that_decides_by_itself_are_left_alone(engine, lockstep):
     assert played(engine(), lockstep=lockstep) == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(("engine", "expected"), [(Remote, [[3, 2, 1, 0]]), (Small, [[3, 2], [1], [0]])])
+def test_turns_are_submitted_in_the_order_of_the_priority_also_to_an_engine_that_decides_by_itself(engine, expected):
+    rule = Newest()
+    submitted = played(engine(), priority=rule)
+    assert [visit for visit in submitted if visit] == expected
+    assert rule.last[1] > 0
+
+
+def test_a_turn_that_waits_outside_of_the_engine_can_still_be_put_before_others():
+    rule = Newest()
+
+    def hurry(dispatch):
+        rule.urgent.add(0)
+        dispatch.reorder([0])
+
+    submitted = played(Small(), count=6, priority=rule, meanwhile=hurry)
+    assert [group for visit in submitted for group in visit] == [5, 4, 3, 0, 2, 1], (
+        "3 entered before anybody heard of it"
+    )

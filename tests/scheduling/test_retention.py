@@ -7,6 +7,7 @@ import pytest
 from springtide.core.errors import UsageError
 from springtide.core.member import Member, Purpose
 from springtide.scheduling.costs import ServiceCosts, given
+from springtide.scheduling.priority import oldest
 from springtide.scheduling.retention import (
     BreakEven,
     Cap,
@@ -43,7 +44,8 @@ ROOMY = Load(running=2, context=1000.0, host_free=5000)
 
 
 def session(kv=1000, *, group=0, since=0.0, common=0):
-    return Session(Member(Purpose.TRAIN, group, 0), common, kv=kv, place="hot", state="paused", since=since)
+    member = Member(Purpose.TRAIN, group, 0)
+    return Session(member, common, oldest(member), kv=kv, place="hot", state="paused", since=since)
 
 
 def test_the_price_of_a_token_second_is_the_share_of_throughput_that_it_would_add():

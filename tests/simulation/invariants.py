@@ -19,7 +19,7 @@ from springtide.core.trajectory import Trajectory
 from springtide.ports.journal import EndRecord, Entry
 from springtide.scheduling.commands import Command, IssueGroup, MoveRanks, Prepare, StartMember, Train
 from springtide.scheduling.config import SchedulingConfig
-from springtide.scheduling.events import ConcurrencySet, Event, MemberFinished
+from springtide.scheduling.events import ConcurrencySet, Event, MemberFinished, StepFinished
 from springtide.simulation.player import ModelledTrajectory
 from springtide.simulation.script import Scripts
 from springtide.simulation.turn import ModelledRequest
@@ -65,6 +65,9 @@ class Books:
         self.events = 0
         self.moves = 0
         self.batches: list[tuple[int, ...]] = []
+        self.trained: list[tuple[int, ...]] = []
+        self.trace: list[tuple[float, str, bytes]] = []
+        """What the journal was told."""
         self.outputs: dict[tuple[str, int, int], tuple[int, ...]] = {}
         self._scripts = scripts
         self._longest = longest
@@ -76,7 +79,10 @@ class Books:
         self._prepared: dict[int, set[int]] = {}
         self._flying: dict[tuple[int, int], int] = {}
         self._limit = config.max_concurrent
-        self._applied = 0
+        self._applied = self._finished = 0
+        self._epoch = 0
+        self.broken = False
+        """Whether the open step has lost a rank, and has to be done again."""
         self._turns: dict[Member, list[int]] = {}
         self._newest: dict[Member, int] = {}
 
@@ -90,6 +96,11 @@ class Books:
             case MemberFinished() if event.epoch == 0:
                 if self._flying.get((event.group, event.slot)) == event.attempt:
                     del self._flying[event.group, event.slot]
+            case StepFinished():
+                self._finished += 1
+                check(event.step == self._finished, "I1", f"step {event.step} ends after {self._finished - 1} others")
+                check(event.step == self._applied, "I2", f"step {event.step} ends, and {self._applied} is under way")
+                check(not self.broken, "I2", f"step {event.step} counts, although a rank died in it")
             case ConcurrencySet(concurrent):
                 self._limit = min(concurrent, self.config.max_concurrent)
         for record in ends:
@@ -106,8 +117,11 @@ class Books:
                     self._prepared.setdefault(command.step, set()).add(command.group)
                 case Train():
                     self._consume(command)
-                case MoveRanks():
+                case MoveRanks(membership):
                     self.moves += 1
+                    check(membership.complete, "I8", f"a role has no rank: {membership}")
+                    check(membership.epoch > self._epoch, "I8", f"epoch {membership.epoch} comes after {self._epoch}")
+                    self._epoch = membership.epoch
         for record in ends:
             self._live.pop(record.group, None)
 
@@ -145,8 +159,10 @@ class Books:
 
     def trains(self, step: int, groups: Sequence[Group]) -> None:
         """A train step begins."""
-        check(step == self._applied + 1, "I2", f"step {step} is applied after step {self._applied}")
-        self._applied = step
+        again = step == self._applied and self.broken
+        check(again or step == self._applied + 1, "I2", f"step {step} is applied after step {self._applied}")
+        self._applied, self.broken = step, False
+        self.trained = self.batches[:step]
         batch = tuple(group.id for group in groups)
         check(batch == self.batches[step - 1], "I2", f"step {step} trains on {batch}, not {self.batches[step - 1]}")
         for group in groups:
@@ -200,6 +216,7 @@ class Books:
     def append(
         self, *, entries: Sequence[Entry], trajectories: Sequence[Trajectory] = (), ends: Sequence[EndRecord] = ()
     ) -> None:
+        self.trace += [(entry.time, entry.kind, entry.body) for entry in entries]
         for trajectory in trajectories:
             self._written(trajectory)
         for record in ends:

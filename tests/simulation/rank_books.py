@@ -7,21 +7,34 @@ from simulation.invariants import Books, Counts, check, merged
 from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.core.version import PolicyVersion
-from springtide.ports.engine import Finished
+from springtide.ports.engine import Finished, HandedOver
 from springtide.simulation.engine import ModelledEngine
 
-INNER = ("submit", "step", "cancel", "demote", "prefetch", "refresh")
+INNER = ("submit", "step", "cancel", "demote", "prefetch", "refresh", "hand_over", "take_over")
 
 
 class RankBooks:
     """Stands between the rank and its engine. `kv`: what becomes of KV at new weights, `gap`: how old it may become.
 
     `held`: whether ready turns are held back from the engine. What each running turn samples is counted here too, with
-    the version that was loaded last, however the engine does its own books.
+    the version that was loaded last, however the engine does its own books. `after` is called after each visit, and
+    `proves` says what the rank proves of new weights.
     """
 
-    def __init__(self, engine: ModelledEngine, books: Books, *, kv: str, gap: int, held: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        engine: ModelledEngine,
+        books: Books,
+        *,
+        kv: str,
+        gap: int,
+        held: Callable[[], bool],
+        after: Callable[[ModelledEngine], None] = lambda engine: None,
+        proves: Callable[[PolicyVersion], PolicyVersion] = lambda proof: proof,
+    ) -> None:
         self.visits = 0
+        self.dead = False
+        self._after, self._proves, self._proven = after, proves, True
         self._engine, self._books, self._kv, self._held = engine, books, kv, held
         self._gap = 0 if kv == "recompute" else gap
         self._memory = engine._memory
@@ -35,13 +48,21 @@ class RankBooks:
             setattr(engine, name, getattr(self, name))
         self._memory.shared = self.shared  # type: ignore[method-assign]
 
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is here."""
+        return bool(self._open)
+
     def submit(self, requests: list[SampleRequest]) -> None:
+        check(not self.dead, "I8", f"turns are given to a dead rank: {requests}")
+        check(self._proven, "I5", f"{requests} are to be sampled from weights that were not proven")
         for request in requests:
             check(request.member not in self._open, "I1", f"{request.member} asks for two turns at once")
             self._open[request.member] = request
         self._inner["submit"](requests)
 
     def step(self, *, max_decode_steps: int) -> list[Finished]:
+        check(not self.dead, "I8", "a dead rank is at work")
         self.visits += 1
         engine = self._engine
         finished: list[Finished] = self._inner["step"](max_decode_steps=max_decode_steps)
@@ -56,6 +77,7 @@ class RankBooks:
         works = bool(finished) or bool(engine._batch) or bool(engine._arriving) or sum(engine.spent.values()) > 0
         check(works or not waiting, "I8", "turns wait, and the rank does nothing")
         self._look()
+        self._after(engine)
         return finished
 
     def cancel(self, member: Member) -> None:
@@ -68,6 +90,22 @@ class RankBooks:
         check(member not in self._open, "I10", f"KV of {member} is to be moved while its turn runs")
         self._inner["demote"](member, to)
         self._look()
+
+    def hand_over(self, member: Member) -> HandedOver | None:
+        check(member not in self._open, "I10", f"KV of {member} leaves while its turn runs")
+        handed: HandedOver | None = self._inner["hand_over"](member)
+        check(self._memory.get(member) is None, "I7", f"{member} has left, and its KV is still there")
+        self._look()
+        return handed
+
+    def take_over(self, member: Member, handed: HandedOver) -> int:
+        check(self._memory.get(member) is None, "I5", f"{member} comes with KV, and has some here")
+        check(self._engine._evicts == "warm", "I7", f"the KV of {member} comes by a host memory that nobody uses")
+        self._computed |= {version for version, _ in handed.session[1]._runs}
+        taken: int = self._inner["take_over"](member, handed)
+        check(taken in (0, handed.tokens), "I5", f"{member} comes with {handed.tokens} tokens, and {taken} arrive")
+        self._look()
+        return taken
 
     def prefetch(self, member: Member) -> None:
         self._inner["prefetch"](member)
@@ -101,7 +139,8 @@ class RankBooks:
             kept = [str(who) for who, session in memory._sessions.items() if session.kv or session.place != "cold"]
             check(not kept and not memory.hot and not memory.warm, "I5", f"KV of {kept} is left at version {number}")
         self._look()
-        return proof
+        self._proven = self._proves(proof) == proof
+        return proof if self._proven else PolicyVersion(proof.number, "something else")
 
     def shared(self, member: Member, *, prefix: int, shared: int, version: int) -> int:
         held = self._shared(member, prefix=prefix, shared=shared, version=version)

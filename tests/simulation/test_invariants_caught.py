@@ -5,18 +5,25 @@ import math
 import msgspec
 import pytest
 
+from simulation.faulty import play
 from simulation.invariants import ViolationError
 from simulation.test_invariants import (
     check_that_batches_do_not_depend_on_the_pipelining,
     check_that_tokens_do_not_depend_on_the_way,
+    moving,
     play_all,
 )
+from springtide.ports.engine import HandedOver
+from springtide.runtime.crew import Crew
 from springtide.runtime.dispatch import Dispatch
+from springtide.runtime.mover import Mover
 from springtide.runtime.rank import Rank
 from springtide.runtime.stash import Stash
+from springtide.runtime.train_lane import TrainLane
 from springtide.scheduling.commands import Train
 from springtide.scheduling.consumption import Places
 from springtide.scheduling.live_group import LiveGroup
+from springtide.scheduling.membership import Membership
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.engine import ModelledEngine
@@ -198,18 +205,157 @@ def nobody_insists(original):
 @around(Dispatch, "roll_out_on")
 def a_rank_that_leaves_drops_its_turns(original):
     def roll_out_on(self, ranks):
-        original(self, ranks)
-        for member in self._futures:
-            home = self._homes.get(member, 0)
-            if home >= ranks:
-                self._ranks[home].cancel(member)
+        leaving = original(self, ranks)
+        for member in self._pending:
+            if self._homes.get(member) in leaving:
+                self._ranks[self._homes[member]].cancel(member)
+        return leaving
 
     return roll_out_on
 
 
 @around(Dispatch, "_deliver")
 def a_turn_is_not_delivered(original):
-    return lambda self, finished: original(self, finished[1:])
+    return lambda self, number, epoch, finished: original(self, number, epoch, finished[1:])
+
+
+def answered(self, turn):
+    self._pending.pop(turn.member).future.set_result(turn.sampled)
+
+
+@around(Dispatch, "_deliver")
+def the_dead_answer(original):
+    def deliver(self, number, epoch, finished):
+        for turn in finished:
+            if turn.member in self._pending and self._pending[turn.member].request.turn == turn.turn:
+                answered(self, turn)
+
+    return deliver
+
+
+@around(Dispatch, "_deliver")
+def an_answer_counts_for_any_turn(original):
+    def deliver(self, number, epoch, finished):
+        for turn in finished:
+            if turn.member in self._pending and self._crew.membership.hears(number, epoch):
+                answered(self, turn)
+
+    return deliver
+
+
+@around(Dispatch, "_move")
+def turns_of_a_dead_rank_are_forgotten(original):
+    return lambda self, partings: original(self, [parting._replace(request=None) for parting in partings])
+
+
+@around(Crew, "bury")
+def a_dead_rank_works_on(original):
+    return lambda self, number: self.ranks[number].bury()
+
+
+@around(TrainLane, "hold")
+def a_step_that_lost_a_rank_counts(original):
+    return lambda self: self._ready.clear()
+
+
+@around(Mover, "_bury")
+def a_dead_rank_trains_on(original):
+    def bury(self, rank):
+        training = dict(self._training)
+        original(self, rank)
+        self._training = training
+
+    return bury
+
+
+@around(Rank, "drained")
+def a_rank_trains_before_its_turns_have_ended(original):
+    async def drained(self):
+        pass
+
+    return drained
+
+
+@around(Dispatch, "pause")
+def ranks_that_take_turns_roll_out_all_the_time(original):
+    async def pause(self):
+        pass
+
+    return pause
+
+
+@around(Dispatch, "resume")
+def ranks_that_take_turns_train_and_never_go_on(original):
+    return lambda self: None
+
+
+@around(ModelledEngine, "suspend")
+def a_suspended_turn_is_forgotten(original):
+    def suspend(self):
+        self._batch.clear()
+        original(self)
+
+    return suspend
+
+
+@around(Rank, "_partings")
+def kv_leaves_under_a_running_turn(original):
+    def partings(self, stays, withdrawn, finished, now):
+        return original(self, stays._replace(running=frozenset()), withdrawn, finished, now)
+
+    return partings
+
+
+@around(Rank, "_ended")
+def a_turn_that_comes_while_its_episode_moves_is_lost(original):
+    def ended(self, finished, partings):
+        leaving = [parting.member for parting in partings]
+        self._late = [request for request in self._late if request.member not in leaving]
+        original(self, finished, partings)
+
+    return ended
+
+
+@around(KvMemory, "hand_over")
+def kv_moves_and_stays(original):
+    def hand_over(self, member):
+        session = self.get(member)
+        return None if session is None else HandedOver(tokens=session.kv, session=(session.common, session.versions))
+
+    return hand_over
+
+
+@around(Crew, "bring_up")
+def a_rank_that_comes_back_serves_what_it_had(original):
+    async def bring_up(self, number, now):
+        pass
+
+    return bring_up
+
+
+@around(Dispatch, "load")
+def nobody_looks_at_the_proof(original):
+    async def load(self, *, expected, weights, kv):
+        await original(self, expected=expected, weights=weights, kv=kv)
+        return expected
+
+    return load
+
+
+@around(Dispatch, "_late")
+def a_hung_rank_is_waited_for(original):
+    return lambda self, rank: None
+
+
+@around(Membership, "died")
+def nobody_takes_over_for_the_last_of_a_role(original):
+    return lambda self, rank: msgspec.structs.replace(
+        self,
+        rollout=tuple(other for other in self.rollout if other != rank),
+        training=tuple(other for other in self.training if other != rank),
+        since=tuple(-1 if other == rank else since for other, since in enumerate(self.since)),
+        epoch=self.epoch + 1,
+    )
 
 
 @around(ModelledEngine, "_turn_away")
@@ -292,6 +438,22 @@ def a_turn_without_kv_says_more(original):
         (tokens_leave_unbooked, "I7"),
         (nobody_insists, "I8"),
         (a_rank_that_leaves_drops_its_turns, "I8"),
+        (the_dead_answer, "I1"),
+        (an_answer_counts_for_any_turn, "I4"),
+        (turns_of_a_dead_rank_are_forgotten, "I8"),
+        (a_dead_rank_works_on, "I8"),
+        (a_step_that_lost_a_rank_counts, "I2"),
+        (a_dead_rank_trains_on, "I6"),
+        (a_rank_trains_before_its_turns_have_ended, "I6"),
+        (ranks_that_take_turns_roll_out_all_the_time, "I6"),
+        (ranks_that_take_turns_train_and_never_go_on, "I8"),
+        (a_suspended_turn_is_forgotten, "I7|I8|I4"),
+        (kv_leaves_under_a_running_turn, "I10"),
+        (kv_moves_and_stays, "I7"),
+        (a_rank_that_comes_back_serves_what_it_had, "I3|I4"),
+        (nobody_looks_at_the_proof, "I5"),
+        (a_hung_rank_is_waited_for, "I8"),
+        (nobody_takes_over_for_the_last_of_a_role, "I8"),
         (a_turn_is_not_delivered, "I8"),
         (a_turn_gets_lost_in_the_engine, "I8"),
         (one_too_many_is_started, "I8"),
@@ -304,6 +466,12 @@ def test_a_planted_bug_is_caught(plant, name, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(ViolationError, match=rf"^({name}): "):
         play_all(range(CASES))
+
+
+def test_a_turn_that_gets_lost_on_the_way_is_caught(monkeypatch):
+    a_turn_that_comes_while_its_episode_moves_is_lost(monkeypatch)
+    with pytest.raises(ViolationError, match=r"^I8: "):
+        [play(moving(seed)) for seed in range(40)]
 
 
 def test_batches_that_depend_on_the_trainer_are_caught(monkeypatch):

@@ -1,11 +1,14 @@
 """Retention on modelled ranks: what must hold whatever happens, and what it is worth."""
 
+from math import inf
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from springtide.core.member import Member, Purpose
 from springtide.runtime.steering import Steering
+from springtide.scheduling.priority import REST, Precedence, oldest
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import policy
 from springtide.simulation.cluster import Cluster, cluster
@@ -39,7 +42,7 @@ class Watched(ModelledEngine):
         self.open = set()
 
     def demote(self, member, to):
-        assert member not in self.open, "its turn is ready or runs"
+        assert member not in self.open, "its turn runs, or is ready and nobody is overdue"
         before = self.place(member)
         super().demote(member, to)
         assert self.place(member) == ("cold" if before == "cold" else to)
@@ -51,13 +54,15 @@ class Watched(ModelledEngine):
 
     def submit(self, requests):
         super().submit(requests)
+        self.open.update(request.member for request in requests)
         self.log += [(request.member, "submit") for request in requests]
 
 
 class Lane:
-    """A rank without its loop: events in, visits on demand."""
+    """A rank without its loop: events in, visits on demand. With `aging`, shorter turns go first."""
 
-    def __init__(self, name, host):
+    def __init__(self, name, host, aging):
+        self.aging = aging
         modelled = Cluster(name="", about="", kv_tokens=CAPACITY, host_tokens=host, max_batch=3, costs=COSTS)
         self.engine = Watched(modelled, evicts="warm" if host else "cold")
         residency = Residency(
@@ -66,6 +71,7 @@ class Lane:
             host=host,
             max_batch=3,
             decode_steps=8,
+            patience=aging,
         )
         self.steering = Steering(residency, self.engine, lambda: self.engine.time)
         self.waiting, self.contexts, self.turns = {}, {}, {}
@@ -78,11 +84,12 @@ class Lane:
             return
         number = self.turns[who] = self.turns.get(who, -1) + 1
         self.waiting[who], self.contexts[who] = amount, context + amount
-        self.engine.open.add(who)
+        if self.aging == inf:
+            self.engine.open.add(who)
         request = ModelledRequest(
             member=who, turn=number, context=context, reusable=before, output=amount, prefix=60, shared=20
         )
-        self.steering.ready(request)
+        self.steering.ready(request, oldest(who) if self.aging == inf else Precedence(REST, 0, amount, 0.0))
 
     def cancel(self, who):
         if self.waiting.pop(who, None) is not None:
@@ -122,9 +129,9 @@ class Lane:
         return self.engine.has_work() or self.steering.holds
 
 
-def played(events, name, host):
+def played(events, name, host, aging=inf):
     """Everything that happens, until nobody waits any more."""
-    lane = Lane(name, host)
+    lane = Lane(name, host, aging)
     for kind, number, amount in events:
         who = Member(Purpose.TRAIN, number // 2, number % 2)
         if kind == "turn":
@@ -153,6 +160,12 @@ def test_ready_sessions_stay_capacity_holds_every_turn_ends_and_the_same_events_
     name, events, host
 ):
     assert played(events, name, host) == played(events, name, host)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(events=EVENTS, host=st.sampled_from([0, 300, 5000]), aging=st.sampled_from([1e-9, 0.5, 5.0]))
+def test_the_same_holds_where_turns_are_in_another_order_and_may_be_overdue(name, events, host, aging):
+    assert played(events, name, host, aging) == played(events, name, host, aging)
 
 
 RANKS = cluster("h100-14b").model_copy(update={"ranks": 2})

@@ -8,7 +8,7 @@ def timeline(*told):
     watch = made.watch(lambda: now[0])
     for start, lane, name, cost in told:
         now[0] = start
-        watch(lane, name, cost)
+        watch.begun(lane, name, cost)
     return made
 
 

@@ -23,6 +23,11 @@ ModelledOverrides = Annotated[
     ),
 ]
 
+Fail = Annotated[
+    list[str] | None,
+    typer.Option("--fail", metavar="RANK@SECONDS", help="A rank dies then; RANK@SECONDS-SECONDS: and is back then."),
+]
+
 RecipeName = Annotated[
     str,
     typer.Argument(metavar="RECIPE", help="A built-in name (see `springtide recipe list`), a file, or a run's folder."),

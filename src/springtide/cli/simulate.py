@@ -1,5 +1,6 @@
 """`springtide simulate`: what a workload would come to on a modelled cluster."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +11,13 @@ from rich.table import Table
 
 from springtide.cli.console import errors, output
 from springtide.cli.modelled import Context, GroupSize, GroupsPerStep, ModelledCluster, ModelledWork, found, write_fit
-from springtide.cli.options import Json, ModelledOverrides, examples
+from springtide.cli.options import Fail, Json, ModelledOverrides, examples
 from springtide.core.errors import MissingExtraError, UsageError
 from springtide.simulation import cluster as clusters
 from springtide.simulation import workload as workloads
 from springtide.simulation.bands import WIDTH, Band, bands
+from springtide.simulation.failure import Failure, parse
+from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.strategy import Strategy, strategy_from
 from springtide.simulation.summary import Summary, summarise
 from springtide.simulation.timeline import Timeline, draw
@@ -30,6 +33,7 @@ def register(app: typer.Typer) -> None:
             "springtide simulate tau --cluster h100-14b --set kv=keep --set evicts=warm --seeds 5",
             "springtide simulate swe --cluster h100-32b --set staleness=2 --picture swe.png",
             "springtide simulate tau --set kv=keep --bands",
+            "springtide simulate tau --set elasticity=rates --fail 1@300 --fail 6@400-900 --picture tau.png",
             "springtide simulate runs/quickstart-20300501-120000 --group-size 4",
             "springtide simulate coding_trace.csv --context 60000 --cluster my-cluster.toml",
             "springtide simulate coding_trace.csv --context 60000 --fit coding.toml",
@@ -54,6 +58,7 @@ def simulate(
     with_bands: Annotated[
         bool, typer.Option("--bands", help="Also with each group of costs, and the latency, 30 % lower and higher.")
     ] = False,
+    fail: Fail = None,
     fit: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a workload that is fitted to a recorded trace, and simulate nothing."),
@@ -74,8 +79,8 @@ def simulate(
     if fit is not None:
         _fit(workload, fit, sizes, as_json=as_json)
         return
-    if picture is not None:
-        _require_drawable(picture)
+    _require_drawable(picture)
+    failures = _failures(fail or (), with_bands=with_bands)
     timeline = Timeline() if picture is not None else None
     work, hardware, assumed = found(workload, cluster, **sizes)
     summary, runs = summarise(
@@ -86,12 +91,11 @@ def simulate(
         steps=steps,
         warm_steps=warm_steps,
         timeline=timeline,
+        failures=failures,
     )
     _print(summary)
     if timeline is not None and picture is not None:
-        title = f"{summary.workload} on {summary.cluster}, {summary.strategy['mode']} (L2)"
-        draw(timeline, picture, title=title, steps=runs[0].step_ends)
-        output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
+        _draw(timeline, picture, summary, runs[0])
     told = {**msgspec.to_builtins(summary), "assumptions": assumed}
     if with_bands:
         changed = bands(summary, work, hardware, steps=steps, warm_steps=warm_steps, watch=_announce)
@@ -113,8 +117,22 @@ def _fit(workload: str, file: Path, sizes: dict[str, int | None], *, as_json: bo
         typer.echo(msgspec.json.encode(told).decode())
 
 
-def _require_drawable(picture: Path) -> None:
+def _failures(texts: Sequence[str], *, with_bands: bool) -> list[Failure]:
+    if texts and with_bands:
+        raise UsageError("--bands compares runs in which nothing fails; leave --fail out, or --bands.")
+    return [parse(text) for text in texts]
+
+
+def _draw(timeline: Timeline, picture: Path, summary: Summary, run: Outcomes) -> None:
+    title = f"{summary.workload} on {summary.cluster}, {summary.strategy['mode']} (L2)"
+    draw(timeline, picture, title=title, steps=run.step_ends)
+    output().print(f"Timeline: {picture}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _require_drawable(picture: Path | None) -> None:
     """Before anything is simulated."""
+    if picture is None:
+        return
     if find_spec("matplotlib") is None:
         raise MissingExtraError(feature="--picture", extra="train")
     if picture.suffix.lower() not in PICTURES:

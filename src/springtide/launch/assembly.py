@@ -24,13 +24,14 @@ from springtide.rollout.episode import Player
 from springtide.rollout.renderer import Renderer
 from springtide.runtime.admission import Admission
 from springtide.runtime.controller import Controller
-from springtide.runtime.cost_feed import CostFeed
+from springtide.runtime.cost_feed import cost_feeds
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
 from springtide.runtime.invalid_rate import InvalidRates
 from springtide.runtime.monitor import Monitor
-from springtide.runtime.observer import Observer, Observers
+from springtide.runtime.observer import Observers
+from springtide.runtime.priorities import feeds, rule_of
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.recovery import Recovery
@@ -41,6 +42,7 @@ from springtide.scheduling.cost_fold import CostFold
 from springtide.scheduling.costs import CurrentCosts, ServiceCosts, given
 from springtide.scheduling.divergence import DivergenceBudget
 from springtide.scheduling.milestones import Milestones
+from springtide.scheduling.priority import Priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.scheduler import Scheduler
@@ -128,7 +130,8 @@ def assemble(
     if costs is not None and recipe.scheduling.costs == "fitted":
         fold = CostFold(prior(costs))
     current = fold.now if fold is not None else None if costs is None else given(costs)
-    dispatch = _dispatch(recipe, engine, current, around)
+    rule = rule_of(recipe.scheduling)
+    dispatch = _dispatch(recipe, engine, current, around, rule)
     player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)
     monitor = Monitor(
@@ -143,8 +146,8 @@ def assemble(
         success_reward=recipe.evaluation.success_reward,
         costs=None if fold is None else fold.now,
     )
-    feeds = [ReadinessFeed(dispatch.readiness, around.clock.now), *_cost_feed(fold, dispatch, around.executor)]
-    observers = Observers([*feeds, monitor])
+    fed = [*feeds(rule, dispatch, scheduler, around.clock.now), *cost_feeds(fold, dispatch, around.executor)]
+    observers = Observers([ReadinessFeed(dispatch.readiness, around.clock.now), *fed, monitor])
     controller = _controller(recipe, around, scheduler, trainer, dispatch, stash, observers, player, source)
     if current is not None and recipe.scheduling.admission == "law":
         controller.admission = _admission(_law(recipe, current, engine), dispatch, controller, around)
@@ -171,15 +174,9 @@ def needs_costs(recipe: Recipe) -> bool:
     return recipe.scheduling.retention != "lru" or recipe.scheduling.admission == "law"
 
 
-def _cost_feed(fold: CostFold | None, dispatch: Dispatch, executor: Executor) -> list[Observer]:
-    if fold is None:
-        return []
-    feed = CostFeed(fold, dispatch.stats_of)
-    executor.subscribe(feed.ended)
-    return [feed]
-
-
-def _dispatch(recipe: Recipe, engine: TorchEngine, costs: CurrentCosts | None, around: Surroundings) -> Dispatch:
+def _dispatch(
+    recipe: Recipe, engine: TorchEngine, costs: CurrentCosts | None, around: Surroundings, rule: Priority
+) -> Dispatch:
     return Dispatch(
         engines=[engine],
         executor=around.executor,
@@ -187,9 +184,10 @@ def _dispatch(recipe: Recipe, engine: TorchEngine, costs: CurrentCosts | None, a
         ledger=around.ledger,
         lockstep=recipe.scheduling.mode == "sync",
         decode_steps=recipe.engine.decode_steps,
-        residency=partial(_residency, recipe, costs),
+        residency=partial(_residency, recipe, costs, rule.patience),
         refresh=Refresh(recipe.engine.refresh_chunk) if recipe.engine.kv_at_update == "refresh" else None,
         budget=DivergenceBudget(recipe.engine.divergence_budget),
+        priority=rule,
     )
 
 
@@ -207,7 +205,7 @@ def _law(recipe: Recipe, costs: CurrentCosts, engine: Engine) -> ConcurrencyLaw:
     )
 
 
-def _residency(recipe: Recipe, costs: CurrentCosts | None, engine: Engine) -> Residency | None:
+def _residency(recipe: Recipe, costs: CurrentCosts | None, patience: float, engine: Engine) -> Residency | None:
     policy = None if costs is None else retention.policy(recipe.scheduling.retention, costs)
     if policy is None:
         return None
@@ -219,6 +217,7 @@ def _residency(recipe: Recipe, costs: CurrentCosts | None, engine: Engine) -> Re
         decode_steps=recipe.engine.decode_steps,
         reserved=reserved,
         shares_prompts=False,
+        patience=patience,
     )
 
 

@@ -28,9 +28,10 @@ from springtide.runtime.executor import ThreadExecutor
 from springtide.runtime.journal import SqliteJournal
 from springtide.scheduling.config import StrictModel
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.player import ScriptedPlayer
 from springtide.simulation.script import Scripts
-from springtide.simulation.simulate import Outcomes, Simulation
+from springtide.simulation.simulate import Simulation
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.tokens import require_appending, token_player
 from springtide.simulation.workload import Workload
@@ -95,8 +96,11 @@ class RealStack:
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> ScriptedPlayer:
         return token_player(scripts=scripts, sampler=sampler, clock=clock, vocabulary=VOCABULARY)
 
-    def resize(self, training: int, together: bool) -> None:
+    def resize(self, training: int, together: bool, lost: bool) -> None:
         raise NotImplementedError("a rank here does not change its role")
+
+    def restart(self, rank: int) -> TorchEngine:
+        raise NotImplementedError("a rank here lives and dies with its process")
 
 
 def play(

@@ -22,4 +22,9 @@ class Executor(Protocol):
         """`ended` is called after each piece of work, on the loop, before whoever waits for the work goes on."""
         ...
 
+    def give_up(self, lane: str) -> None:
+        """Nobody waits any more for what runs on `lane` (it is cancelled next): it was for nothing, and later work does
+        not wait for it either."""
+        ...
+
     async def close(self) -> None: ...

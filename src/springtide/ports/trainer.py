@@ -63,7 +63,10 @@ class Trainer(Protocol):
         ...
 
     def step(self, *, step: int, groups: tuple[Group, ...]) -> StepReport:
-        """Apply optimizer step `step` (1-based) on whole groups in this order."""
+        """Apply optimizer step `step` (1-based) on whole groups in this order.
+
+        Where one of several ranks dies in it, it is asked for again, and begins as it did the first time.
+        """
         ...
 
     def publish(self) -> Any:

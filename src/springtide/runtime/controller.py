@@ -25,11 +25,12 @@ from springtide.runtime.checkpoints import Checkpoints
 from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.evaluator import Evaluator
-from springtide.runtime.mover import Mover
+from springtide.runtime.mover import SWITCH, Mover
 from springtide.runtime.observer import Observers
 from springtide.runtime.publication import Publication
 from springtide.runtime.roles import Roles
 from springtide.runtime.stash import Stash
+from springtide.runtime.train_lane import TrainLane
 from springtide.scheduling.codec import COMMAND, EVENT, encode
 from springtide.scheduling.commands import (
     Abort,
@@ -94,6 +95,9 @@ class Controller:
         self._checkpoints = checkpoints
         self._stash = stash
         self._observers = observers
+        self.steps = TrainLane(executor, self._clear_devices)
+        self._published = asyncio.Event()
+        self._published.set()
         self.mover: Mover | None = None
         self.turns = False
         self.roles: Roles | None = None
@@ -209,7 +213,8 @@ class Controller:
         elif state.publishing:
             trainer = engine = "publication"
         else:
-            trainer, engine = "rollout", "training" if state.training else "admission"
+            trainer = SWITCH if self.steps.held else "rollout"
+            engine = "training" if state.training else "admission"
         self._trainer_lane.wait_for(blamed or trainer)
         self._dispatch.wait_for(engine, blamed=blamed)
 
@@ -241,6 +246,7 @@ class Controller:
             case Train():
                 self.spawn(f"train step {command.step}", partial(self._train, command))
             case Publish(version):
+                self._published.clear()
                 self.spawn(f"publish version {version}", partial(self._publish, version))
             case SaveCheckpoint():
                 self.spawn(f"save checkpoint {command.step}", partial(self._save, command))
@@ -285,11 +291,9 @@ class Controller:
         await self._executor.run("trainer", prepare, name="prepare")
 
     async def _train(self, command: Train) -> None:
-        if self.turns and self.scheduler.membership.together:
-            await self._dispatch.pause()
         groups = tuple(self._stash.take(group) for group in command.groups)
         step = partial(self._trainer.step, step=command.step, groups=groups)
-        report = await self._executor.run("trainer", step, name="train")
+        report = await self.steps.run(step)
         self._observers.trained(report, groups)
         self.post(
             StepFinished(
@@ -300,8 +304,15 @@ class Controller:
             )
         )
 
+    async def _clear_devices(self) -> None:
+        """Ranks that roll out and train take turns."""
+        if self.turns and self.mover is not None and self.mover.overlaps:
+            await self._published.wait()
+            await self._dispatch.pause()
+
     async def _publish(self, version: int) -> None:
         published = await self._publication.publish(version)
+        self._published.set()
         if not self.scheduler.training:
             self._dispatch.resume()
         self.post(published)

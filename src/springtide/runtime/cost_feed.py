@@ -5,8 +5,11 @@ from collections.abc import Callable, Sequence
 from springtide.core.group import Group
 from springtide.core.trajectory import Trajectory
 from springtide.ports.engine import EngineStats
+from springtide.ports.executor import Executor
 from springtide.ports.trainer import StepReport
+from springtide.runtime.dispatch import Dispatch
 from springtide.runtime.mover import SWITCH
+from springtide.runtime.observer import Observer
 from springtide.scheduling.commands import Command
 from springtide.scheduling.cost_fold import CostFold
 from springtide.scheduling.events import Event
@@ -48,3 +51,12 @@ class CostFeed:
 
     def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
         pass
+
+
+def cost_feeds(fold: CostFold | None, dispatch: Dispatch, executor: Executor) -> list[Observer]:
+    """What keeps `fold` up to date, if there is any; from now on."""
+    if fold is None:
+        return []
+    feed = CostFeed(fold, dispatch.stats_of)
+    executor.subscribe(feed.ended)
+    return [feed]

@@ -46,6 +46,12 @@ class ThreadExecutor:
             ended(lane, name, seconds)
         return result
 
+    def give_up(self, lane: str) -> None:
+        """The thread is left to itself; the lane gets another."""
+        pool = self._pools.pop(lane, None)
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
     async def close(self) -> None:
         """Wait for the work that runs; drop what is queued."""
         loop = asyncio.get_running_loop()

@@ -14,10 +14,12 @@ from springtide.ports.executor import Executor
 from springtide.runtime.orders import Orders, Stays
 from springtide.runtime.parting import Parting
 from springtide.runtime.steering import Note, Steering
+from springtide.runtime.waits import Waits
 from springtide.scheduling.divergence import DivergenceBudget
+from springtide.scheduling.priority import Priority
 from springtide.scheduling.refresh import Refresh
 from springtide.scheduling.residency import Residency
-from springtide.telemetry.ledger import Ledger, SharedWait
+from springtide.telemetry.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +31,8 @@ OTHER_ROLE = "other_role"
 """The bin of a rank's time while it does not roll out; what it does then is in the books of that role."""
 
 
-class Waits:
-    """What idle ranks wait for: `pausing` those where episodes live, `empty` the others."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
-        self.pausing = SharedWait("environment", now)
-        self.empty = SharedWait("start", now)
-
-    def change(self, reason: str, *, blamed: str) -> None:
-        """Empty ranks wait for `reason`; all of them for `blamed`, if somebody holds everything up."""
-        self.pausing.change(blamed or "environment")
-        self.empty.change(blamed or reason)
+DEAD = "dead"
+"""The bin of a rank's time from its death until it is back."""
 
 
 class Rank:
@@ -48,7 +40,8 @@ class Rank:
     and takes the batch to its end; otherwise turns join whenever the engine comes by.
 
     With a `residency`, which lockstep and engines that decide by themselves do without, it says what KV stays on the
-    device and which ready turns the engine gets; without, the engine gets them all, in order of member.
+    device and which ready turns the engine gets; without, the engine gets them all, in the order of `priority`;
+    in lockstep that is the order of members.
 
     With a `refresh`, KV of earlier versions is computed again, piece by piece, while there is nothing else to do. What
     the engine's probe finds is told to `budget`, which says whether such KV may be sampled over.
@@ -67,11 +60,12 @@ class Rank:
         engine: Engine,
         executor: Executor,
         ledger: Ledger,
-        waits: "Waits",
+        waits: Waits,
         deliver: Callable[[list[Finished]], None],
         part: Callable[[list[Parting]], None],
         lockstep: bool,
         decode_steps: int,
+        priority: Priority,
         residency: Residency | None = None,
         refresh: Refresh | None = None,
         budget: DivergenceBudget | None = None,
@@ -85,6 +79,7 @@ class Rank:
         self._waits = waits
         self._deliver = deliver
         self._part = part
+        self._priority = priority
         self._lockstep = lockstep
         self._decode_steps = decode_steps
         self._steering: Steering | None = None
@@ -105,7 +100,7 @@ class Rank:
         self._wake = asyncio.Event()
         self._idle = True
         self._employed = True
-        self._paused = False
+        self._paused = self.buried = False
         self._leaving = self._parting = False
         self._drained = asyncio.Event()
 
@@ -126,17 +121,26 @@ class Rank:
         """No visit from now on; the device is free when the one that runs has ended."""
         if self._paused:
             return
-        self._paused = True
+        self.hold()
         steering = self._steering
         notes = [] if steering is None else steering.notes()
         await self._executor.run(self.lane, partial(self._vacate, notes, self._waits.now()), name="vacate")
         if self._idle:
             self._declare_wait()
 
+    def hold(self) -> None:
+        """No visit from now on."""
+        self._paused = True
+
     def resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._wake.set()
+        self._paused = False
+        self._wake.set()
+
+    def bury(self) -> None:
+        """It is dead, and nothing of it counts any more."""
+        self._employed, self.buried = False, True
+        self._drained.set()
+        self._declare_wait()
 
     async def drained(self) -> None:
         """Nobody is here any more, or the rank is employed again."""
@@ -169,7 +173,12 @@ class Rank:
             return
         self._queue.append(request)
         if self._steering is not None:
-            self._steering.ready(request)
+            self._steering.ready(request, self._priority.of(request.member))
+
+    def reorder(self, member: Member) -> None:
+        """What the place of its turn goes by has changed."""
+        if self._steering is not None:
+            self._steering.reordered(member, self._priority.of(member))
 
     def cancel(self, member: Member) -> None:
         self._running.pop(member, None)
@@ -225,7 +234,6 @@ class Rank:
             for request in late:
                 self.enqueue(request)
         requests, self._queue = self._queue, []
-        requests.sort(key=lambda request: request.member)
         cancels, self._cancels = sorted(self._cancels), []
         releases, self._releases = sorted(self._releases), []
         arrivals, self._arrivals = self._arrivals, []
@@ -233,6 +241,7 @@ class Rank:
         notes = [] if steering is None else steering.notes()
         choose: Callable[[], list[SampleRequest]]
         if steering is None:
+            requests.sort(key=lambda request: (self._priority.of(request.member), request.member))
             choose = withdraw = partial(_all_of, requests)
         else:
             choose, withdraw = partial(steering.choose, notes, now), partial(steering.withdraw, notes, now)
@@ -296,7 +305,9 @@ class Rank:
         return bool(work) or (self._leaving and bool(self._open))
 
     def _declare_wait(self) -> None:
-        if not self._employed:
+        if self.buried:
+            self._ledger.wait_for(DEAD)
+        elif not self._employed:
             self._ledger.wait_for(OTHER_ROLE)
         elif self._paused:
             self._ledger.wait_for("training")

@@ -7,6 +7,7 @@ from springtide.core.member import Member
 from springtide.core.sampling import SampleRequest
 from springtide.ports.engine import Engine, Finished
 from springtide.runtime.parting import Parting
+from springtide.scheduling.priority import Precedence
 from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import Session
 
@@ -30,8 +31,11 @@ class Steering:
 
     # -- on the loop -------------------------------------------------------------------------------------------------
 
-    def ready(self, request: SampleRequest) -> None:
-        self._notes.append(partial(self._ready, request, self._now()))
+    def ready(self, request: SampleRequest, precedence: Precedence) -> None:
+        self._notes.append(partial(self._ready, request, self._now(), precedence))
+
+    def reordered(self, member: Member, precedence: Precedence) -> None:
+        self._notes.append(partial(self._residency.reordered, member, precedence))
 
     def ended(self, finished: Sequence[Finished]) -> None:
         now = self._now()
@@ -107,10 +111,10 @@ class Steering:
             self._residency.dropped(now)
             self._dropped = False
 
-    def _ready(self, request: SampleRequest, at: float) -> None:
+    def _ready(self, request: SampleRequest, at: float, precedence: Precedence) -> None:
         self._held[request.member] = request
         self._presented[request.member] = request.length
-        self._residency.ready(request.member, request.turn, request.length, at)
+        self._residency.ready(request.member, request.turn, request.length, at, precedence)
 
     def _ended(self, turn: Finished, at: float) -> None:
         presented = self._presented.get(turn.member)

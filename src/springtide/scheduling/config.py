@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from springtide.scheduling.priority import PriorityName
 from springtide.scheduling.retention_names import REAL_FORMS, check
 
 
@@ -52,6 +53,14 @@ class SchedulingConfig(StrictModel):
         "fitted",
         description="What law and retention take work to cost: as measured on the engine before the run, or from there "
         "on as it has taken lately.",
+    )
+    priority: PriorityName = Field(
+        "oldest",
+        description="Which ready turn goes first (async): of the oldest group, of the group with least before it "
+        "(value), of the episode with most (longest), or value while the trainer starves, else longest (switch).",
+    )
+    aging: float = Field(
+        300.0, gt=0, description="Seconds after which a ready turn goes before all others; oldest needs no such limit."
     )
     max_attempts: int = Field(3, ge=1, description="Attempts per slot when an episode turns out invalid.")
     min_valid: int = Field(2, ge=1, description="Valid members below which a complete group expires.")

@@ -5,18 +5,22 @@ Paused sessions leave the device only when somebody needs the room: KV is copied
 leaving costs nothing and is never worth doing ahead of need. What a policy decides is who leaves first, and until when
 a paused session is *guarded*: turns that have no KV here wait rather than take its room.
 
-Turns whose KV is at hand go before those that have to be computed again. Among the former the oldest group goes first,
-and within it those on the device; that a reload overlaps with decoding makes the rest equal. Turns for which the engine
-has no room are held back here.
+Ready turns enter in the order of `ready_turns.py`; those for which the engine has no room are held back here. A turn
+that is overdue goes before all others, and nobody enters before there is room for it: from then on it waits for no more
+than the turns that run, and those that have waited longer.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from springtide.core.member import Member
 from springtide.scheduling.lazy_heap import LazyHeap
+from springtide.scheduling.priority import Precedence, oldest
+from springtide.scheduling.ready_turns import ReadyTurns
 from springtide.scheduling.retention import Load, Place, RetentionPolicy, Session
+from springtide.scheduling.shared_prompt import SharedPrompt
 
 PATIENCE = 0.1
 """Weight of the latest turn in the mean length of an answer."""
@@ -29,19 +33,6 @@ class Plan:
     demote: list[tuple[Member, Literal["warm", "cold"]]] = field(default_factory=list)
     prefetch: list[Member] = field(default_factory=list)
     submit: list[Member] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class SharedPrompt:
-    """A group's prompt on the device: `hot` sessions have it, `open` of them pause and may be moved out."""
-
-    tokens: int
-    hot: int = 0
-    open: int = 0
-
-    @property
-    def open_tokens(self) -> int:
-        return self.tokens if self.open == self.hot else 0
 
 
 class Residency:
@@ -63,6 +54,7 @@ class Residency:
         decode_steps: int,
         reserved: Callable[[int], int] | None = None,
         shares_prompts: bool = True,
+        patience: float = inf,
     ) -> None:
         self._policy = policy
         self._reserved = reserved or int
@@ -77,11 +69,11 @@ class Residency:
         self._running = 0
         self._context = 0
         self._output = 0.0
-        self._ready: dict[Place, LazyHeap] = {"hot": LazyHeap(), "warm": LazyHeap(), "cold": LazyHeap()}
-        self._open = LazyHeap()
-        self._guarded = LazyHeap()
-        self._expiries = LazyHeap()
-        self._warm = LazyHeap()
+        self._ready = ReadyTurns(patience=patience)
+        self._open = LazyHeap[float]()
+        self._guarded = LazyHeap[float]()
+        self._expiries = LazyHeap[float]()
+        self._warm = LazyHeap[float]()
         self._paused_tokens = 0
         self._open_tokens = 0
         self._host_used = 0
@@ -89,16 +81,25 @@ class Residency:
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
-    def ready(self, member: Member, turn: int, tokens: int, now: float) -> None:
-        """A turn that presents `tokens` tokens waits."""
+    def ready(self, member: Member, turn: int, tokens: int, now: float, precedence: Precedence | None = None) -> None:
+        """A turn that presents `tokens` tokens waits. By default its `precedence` is that of its group's age."""
+        precedence = precedence or oldest(member)
         session = self._sessions.get(member)
         if session is None:
-            session = self._sessions[member] = Session(member, common=self._common(turn, tokens))
+            session = self._sessions[member] = Session(member, self._common(turn, tokens), precedence)
         elif turn:
             self._policy.returned(session, now)
         self._unpause(session, now)
         session.turn, session.length, session.state = turn, tokens, "ready"
-        self._line_up(session)
+        session.precedence = precedence
+        self._ready.add(session, now)
+
+    def reordered(self, member: Member, precedence: Precedence) -> None:
+        """If the member's turn still waits, it has another place in line from now on."""
+        session = self._sessions.get(member)
+        if session is not None and session.state == "ready" and session.precedence != precedence:
+            session.precedence = precedence
+            self._ready.put(session)
 
     def paused(self, member: Member, kv_tokens: int, now: float) -> None:
         """A turn has ended, its environment is at work, and the KV of `kv_tokens` is on the device."""
@@ -135,7 +136,7 @@ class Residency:
                 self._put(session, "cold")
             elif session.state == "ready":
                 self._put(session, "cold")
-                self._line_up(session)
+                self._ready.put(session)
 
     def vacate(self, now: float) -> Plan:
         """Everybody who does not run leaves the device, which is wanted for something else."""
@@ -144,8 +145,7 @@ class Residency:
             pass
         for session in self._sessions.values():
             if session.state == "ready" and session.place == "hot":
-                self._put_out(session, plan, self._policy.worth(session, now))
-                self._line_up(session)
+                self._leave_device(session, plan, now)
         return plan
 
     def parted(self, member: Member, now: float) -> Session | None:
@@ -194,24 +194,30 @@ class Residency:
             self._make_room(self._running * self._decode_steps, plan, now, guarded=True)
         while self._paused_tokens > self._policy.cap * self._capacity and self._evict(plan, now, guarded=True):
             pass
-        self._admit([self._ready["hot"], self._ready["warm"]], plan, now)
-        self._admit([self._ready["cold"]], plan, now)
+        if self._admit_overdue(plan, now):
+            self._admit(plan, now)
         if not self._running:
             self._insist(plan, now)
         self._look_ahead(plan)
         return plan
 
-    def _admit(self, lines: list[LazyHeap], plan: Plan, now: float) -> None:
-        """The turns of these lines while there is room. One that does not fit stops its own line, not the others."""
-        lines = [line for line in lines if line]
-        while lines and self._running < self._max_batch:
-            line = min(lines, key=lambda line: _head(line)[0])
-            _, member = _head(line)
-            if self._enters(self._sessions[member], plan, now):
-                self._submit(self._sessions[member], plan)
+    def _admit(self, plan: Plan, now: float) -> None:
+        """Ready turns while there is room. One that does not fit stops its own line, not the others."""
+        stopped: set[Place] = set()
+        while self._running < self._max_batch and (session := self._ready.first(without=stopped)) is not None:
+            if self._enters(session, plan, now):
+                self._submit(session, plan)
             else:
-                lines.remove(line)
-            lines = [line for line in lines if line]
+                stopped.add(session.place)
+
+    def _admit_overdue(self, plan: Plan, now: float) -> bool:
+        """Whether there was room for all of them. They may take anybody's who pauses."""
+        while (session := self._ready.overdue(now)) is not None:
+            needed = self._needed(session) + (0 if session.place == "hot" else self._growth())
+            if self._running >= self._max_batch or not self._make_room(needed, plan, now, guarded=True):
+                return False
+            self._submit(session, plan)
+        return True
 
     def _enters(self, session: Session, plan: Plan, now: float) -> bool:
         """Make room for a turn. One that holds KV may take a guarded session's, as it would hold its own idle."""
@@ -223,24 +229,28 @@ class Residency:
         return self._occupied(now) + needed <= allowed and self._make_room(needed, plan, now, guarded=False)
 
     def _insist(self, plan: Plan, now: float) -> None:
-        """Nothing runs: somebody does, whoever is guarded."""
-        line = next((line for line in self._ready.values() if line), None)
-        if line is not None:
-            session = self._sessions[_head(line)[1]]
-            self._make_room(self._needed(session) + self._decode_steps, plan, now, guarded=True)
+        """Nothing runs: somebody does, whoever is guarded; for one that is overdue, others that are ready make way."""
+        overdue = self._ready.overdue(now)
+        session = overdue or self._ready.nearest()
+        if session is not None:
+            needed = self._needed(session) + self._decode_steps
+            while not self._make_room(needed, plan, now, guarded=True) and session is overdue:
+                last = self._ready.last_hot(but=session)
+                if last is None:
+                    break
+                self._leave_device(last, plan, now)
             self._submit(session, plan)
 
     def _look_ahead(self, plan: Plan) -> None:
         """Reload for turns that wait for a place in the batch alone."""
-        while self._running >= self._max_batch and (first := self._ready["warm"].first()) is not None:
-            session = self._sessions[first[1]]
+        while self._running >= self._max_batch and (session := self._ready.warm()) is not None:
             needed = self._needed(session)
             if needed + self._growth() > self._free:
                 return
             plan.prefetch.append(session.member)
             self._free -= needed
             self._put(session, "hot")
-            self._line_up(session)
+            self._ready.put(session)
 
     def _occupied(self, now: float) -> float:
         """Tokens on the device that turns without KV here may not have."""
@@ -269,7 +279,7 @@ class Residency:
     def _submit(self, session: Session, plan: Plan) -> None:
         self._free -= self._needed(session)
         plan.submit.append(session.member)
-        self._leave_line(session)
+        self._ready.remove(session)
         self._put(session, "hot", session.length)
         session.state = "running"
         self._running += 1
@@ -280,15 +290,7 @@ class Residency:
             self._running -= 1
             self._context -= session.length
         elif session.state == "ready":
-            self._leave_line(session)
-
-    def _line_up(self, session: Session) -> None:
-        self._leave_line(session)
-        self._ready[session.place].push(session.member, session.member.group)
-
-    def _leave_line(self, session: Session) -> None:
-        for line in self._ready.values():
-            line.discard(session.member)
+            self._ready.remove(session)
 
     def _pause(self, session: Session, now: float) -> None:
         session.state, session.since = "paused", now
@@ -343,15 +345,14 @@ class Residency:
             return False
         session = self._sessions[first[1]]
         self._unpause(session, now)
+        self._leave_device(session, plan, now)
+        return True
+
+    def _leave_device(self, session: Session, plan: Plan, now: float) -> None:
+        """To host memory, if that has room, or has it from those that are worth less."""
         alone = self._groups[session.group].hot == 1
         self._free += self._reserved(session.own) + (session.common if alone else 0)
         worth = self._policy.worth(session, now)
-        if self._put_out(session, plan, worth) == "warm":
-            self._warm.push(session.member, worth)
-        return True
-
-    def _put_out(self, session: Session, plan: Plan, worth: float) -> Literal["warm", "cold"]:
-        """Off the device, to host memory if that has room, or holds what is worth less."""
         to: Literal["warm", "cold"] = "cold"
         if session.kv <= self._host:
             for member in self._displaced(session.kv, worth):
@@ -360,7 +361,10 @@ class Residency:
             to = "warm" if self._host_used + session.kv <= self._host else "cold"
         plan.demote.append((session.member, to))
         self._put(session, to)
-        return to
+        if session.state == "ready":
+            self._ready.put(session)
+        elif to == "warm":
+            self._warm.push(session.member, worth)
 
     def _displaced(self, tokens: int, worth: float) -> Iterator[Member]:
         """Who leaves host memory for a session of `tokens` tokens: paused ones that are worth less."""
@@ -394,9 +398,3 @@ class Residency:
         self._open_tokens += after - before + open_ * self._reserved(session.own)
         if not group.hot:
             del self._groups[session.group]
-
-
-def _head(line: LazyHeap) -> tuple[float, Member]:
-    first = line.first()
-    assert first is not None, "the line is empty"
-    return first

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 from springtide.core.errors import UsageError
 from springtide.core.member import Member
 from springtide.scheduling.costs import CurrentCosts
+from springtide.scheduling.priority import Precedence
 from springtide.scheduling.retention_names import check, parts
 
 Place = Literal["hot", "warm", "cold"]
@@ -24,10 +25,12 @@ class Session:
     """An episode on this rank. `common` leading tokens are its group's prompt; `kv` tokens have KV, if not cold.
 
     `since`: when it paused. `length`: tokens that its turn presents. `order`: who leaves first, as the policy said.
+    `precedence`: of its ready turn.
     """
 
     member: Member
     common: int
+    precedence: Precedence
     kv: int = 0
     place: Place = "cold"
     state: Literal["ready", "running", "paused"] = "ready"

@@ -3,7 +3,7 @@ it emulates."""
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from springtide.ports.executor import Ended
 from springtide.simulation.contention import CoreSharing
@@ -15,8 +15,20 @@ Cost = Callable[[str, str], float | Mapping[str, float]]
 """Seconds that the work `name` on a lane has taken, as one number or by bin of the ledger. Asked after the work."""
 
 
-Watch = Callable[[str, str, float | Mapping[str, float]], None]
-"""Told of each piece of work when it begins: its lane, its name and its cost."""
+class Watch(Protocol):
+    """Told of the work of all lanes."""
+
+    def begun(self, lane: str, name: str, cost: float | Mapping[str, float]) -> None:
+        """A piece of work begins, and what it will take."""
+        ...
+
+    def broken_off(self, lane: str) -> None:
+        """What the lane has begun last was for nothing."""
+        ...
+
+
+LOST = "lost"
+"""The bin of work that was for nothing: its rank died before it was done."""
 
 
 class InlineExecutor:
@@ -31,6 +43,7 @@ class InlineExecutor:
         self._watch = watch
         self._sharing = sharing
         self._locks: dict[str, asyncio.Lock] = {}
+        self._given_up: dict[str, None] = {}
         self._subscribers: list[Ended] = []
 
     def subscribe(self, ended: Ended) -> None:
@@ -42,13 +55,22 @@ class InlineExecutor:
             lock = self._locks[lane] = asyncio.Lock()
         async with lock:
             books = self._ledger.lane(lane)
+            self._given_up.pop(lane, None)
+            begun = asyncio.get_running_loop().time()
             with books.bin(name):
                 result = work()
                 cost = self._cost(lane, name)
                 if self._watch is not None:
-                    self._watch(lane, name, cost)
+                    self._watch.begun(lane, name, cost)
                 seconds = cost if isinstance(cost, float | int) else sum(cost.values())
-                longer = await self._spend(lane, seconds)
+                try:
+                    longer = await self._spend(lane, seconds)
+                except asyncio.CancelledError:
+                    if lane in self._given_up:
+                        books.split(name, {LOST: asyncio.get_running_loop().time() - begun})
+                        if self._watch is not None:
+                            self._watch.broken_off(lane)
+                    raise
             if isinstance(cost, Mapping):
                 books.split(name, {part: longer * spent for part, spent in cost.items()})
             for ended in self._subscribers:
@@ -62,6 +84,9 @@ class InlineExecutor:
             return 1.0
         taken = await self._sharing.spend(lane, seconds)
         return taken / seconds if seconds > 0 else 1.0
+
+    def give_up(self, lane: str) -> None:
+        self._given_up[lane] = None
 
     async def close(self) -> None:
         """Nothing to free."""

@@ -20,7 +20,7 @@ from springtide.ports.clock import Clock
 from springtide.ports.engine import KvPolicy
 from springtide.ports.executor import Executor
 from springtide.runtime.dispatch import Dispatch
-from springtide.runtime.rank import Rank
+from springtide.runtime.parting import Parting
 from springtide.scheduling.placement import GroupAffinity
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.engine import ModelledEngine
@@ -148,13 +148,13 @@ class VersionedDispatch(Dispatch):
             self._loads.add(loading)
             loading.add_done_callback(self._loads.discard)
 
-    def _home(self, member: Member) -> Rank:
+    def _home(self, member: Member) -> int:
         """A rank of the member's version; its KV comes along."""
         before = self._homes[member]
         if self._affinity.serves[before] != self._affinity.own[member]:
             self._unsettle(member)
-            self._settle(member)
+            self._settle(Parting(member))
             handed = self._engines[before].hand_over(member)
             if handed is not None:
                 self._engines[self._homes[member]].take_over(member, handed)
-        return self._ranks[self._homes[member]]
+        return self._homes[member]

@@ -44,9 +44,10 @@ class Pipeline:
         """The ranks do something else until then."""
         self._free = max(self._free, until)
 
-    def resize(self, ranks: int) -> None:
-        """From the next step on. What the ranks hold is lost."""
+    def resize(self, ranks: int, *, until: float | None = None) -> None:
+        """From the next step on. What the ranks hold is lost. `until`: they have been broken off then."""
         self._ranks, self._holding = ranks, 0
+        self._free = self._free if until is None else until
 
     def step(self, arrivals: Iterable[Arrival], updates: int = 1) -> Schedule:
         """All of a step's work, from when the ranks are free and the first group is there.

@@ -4,35 +4,30 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from springtide.core.errors import UsageError
-from springtide.core.group import Group
-from springtide.core.trajectory import Trajectory
 from springtide.ports.engine import Engine, EngineStats
 from springtide.ports.executor import Executor
 from springtide.ports.journal import Journal
-from springtide.ports.trainer import StepReport
 from springtide.runtime.admission import Admission
 from springtide.runtime.clock import LoopClock
 from springtide.runtime.controller import Controller
-from springtide.runtime.cost_feed import CostFeed
+from springtide.runtime.cost_feed import cost_feeds
 from springtide.runtime.dispatch import Dispatch, lanes
 from springtide.runtime.episodes import Episodes
 from springtide.runtime.mover import Mover
 from springtide.runtime.observer import Observer, Observers
+from springtide.runtime.priorities import feeds, rule_of
 from springtide.runtime.publication import Publication
 from springtide.runtime.readiness import ReadinessFeed
 from springtide.runtime.roles import Roles, Splitter
 from springtide.runtime.stash import Stash
 from springtide.scheduling import retention
 from springtide.scheduling.admission import ConcurrencyLaw
-from springtide.scheduling.commands import Command
 from springtide.scheduling.config import SchedulingConfig
 from springtide.scheduling.cost_fold import CostFold
 from springtide.scheduling.costs import CurrentCosts, given
 from springtide.scheduling.elasticity import Demand, Elasticity, Rates
-from springtide.scheduling.events import Boundary, Event, ProcessStarted, RunStarted
+from springtide.scheduling.events import Boundary, ProcessStarted, RankDied, RunStarted
 from springtide.scheduling.membership import Membership
 from springtide.scheduling.milestones import Milestones
 from springtide.scheduling.refresh import Refresh
@@ -40,7 +35,9 @@ from springtide.scheduling.residency import Residency
 from springtide.scheduling.retention import RetentionPolicy
 from springtide.scheduling.scheduler import Scheduler
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.failure import Deaths, Failure, require_mortal, schedule
 from springtide.simulation.multi_version import VersionedDispatch, VersionedEngine
+from springtide.simulation.outcomes import Outcomes, Steps
 from springtide.simulation.over_provision import OverProvision, Turns
 from springtide.simulation.script import Scripts, Work
 from springtide.simulation.stack import ModelledStack, Stack
@@ -52,64 +49,6 @@ from springtide.telemetry.ledger import Ledger
 
 REFRESH_CHUNK = 1024
 """Tokens refreshed at a time: less than a visit's decode steps take."""
-
-
-class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a modelled run came to, of its measured steps alone where it says so."""
-
-    goodput: float
-    """Sampled tokens of valid members that entered an applied step, per second of the measured steps."""
-    seconds: float
-    """Of the measured steps."""
-    step_ends: tuple[float, ...]
-    trained_tokens: tuple[int, ...]
-    staleness: tuple[int, ...]
-    """Of each group, in the order of consumption."""
-    splits: tuple[int, ...]
-    """Ranks in rollout when each step was applied."""
-    ledger: dict[str, dict[str, float]]
-    """Seconds by lane and bin, of the whole run."""
-    step_ledgers: tuple[dict[str, dict[str, float]], ...]
-    """The same as it was when each step was applied."""
-    stats: EngineStats
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of re-presented tokens whose KV was at hand."""
-        represented = self.stats.reused + self.stats.reprefilled
-        return self.stats.reused / represented if represented else 1.0
-
-
-class Steps:
-    """An observer that keeps when each step was applied, and what it was made of."""
-
-    def __init__(self, now: Callable[[], float], books: Callable[[], dict[str, dict[str, float]]]) -> None:
-        self._now = now
-        self._books = books
-        self.books: list[dict[str, dict[str, float]]] = []
-        self.ends: list[float] = []
-        self.tokens: list[int] = []
-        self.staleness: list[int] = []
-        self.split: Callable[[], int] = lambda: 0
-        self.splits: list[int] = []
-
-    def decided(self, event: Event, commands: Sequence[Command]) -> None:
-        pass
-
-    def trained(self, report: StepReport, groups: Sequence[Group]) -> None:
-        self.ends.append(self._now())
-        self.books.append(self._books())
-        self.splits.append(self.split())
-        self.tokens.append(report.trained_tokens)
-        for group in groups:
-            oldest = [member.oldest_version for member in group.valid_members]
-            self.staleness.append(report.step - 1 - min(version for version in oldest if version is not None))
-
-    def recovered(self, report: StepReport, groups: Sequence[Group]) -> None:
-        pass
-
-    def evaluated(self, version: int, trajectories: Sequence[Trajectory]) -> None:
-        pass
 
 
 class Simulation:
@@ -134,14 +73,22 @@ class Simulation:
         journal: Journal | None = None,
         stack: Stack | None = None,
         scheduling: Mapping[str, Any] | None = None,
+        failures: Sequence[Failure] = (),
+        deadline: float | None = None,
         costs: CurrentCosts | CostFold | None = None,
     ) -> None:
         """`policy` makes each rank's policy of retention, `splitter` that of elasticity, instead of the strategy's;
-        `stack` is what the run is played on, if not modelled ranks. `costs` are what policies go by: some that stay, or
-        that are fitted, instead of the strategy's."""
+        `stack` is what the run is played on, if not modelled ranks. `failures`: of modelled ranks, any of which may
+        have to take another's role then; `deadline` is that of `Dispatch`. `costs` are what policies go by: some that
+        stay, or that are fitted, instead of the strategy's."""
         moves = splitter is not None or elastic(strategy)
         rollout = strategy.rollout_ranks or (cluster.ranks // 2 if moves else cluster.ranks)
         _refuse(strategy, cluster, rollout, moves=moves)
+        mortal = bool(failures) or deadline is not None
+        if mortal:
+            require_mortal(failures, cluster, strategy)
+        self._failures, self._deadline, self._timeline = failures, deadline, timeline
+        rolling = cluster.ranks if moves else rollout
         self._workload, self._strategy = workload, strategy
         self._policy = policy
         self._splitter = splitter or (Elasticity if moves else None)
@@ -154,7 +101,7 @@ class Simulation:
         self._stack: Stack = stack or ModelledStack(
             cluster,
             strategy,
-            engines=cluster.ranks if moves else rollout,
+            engines=cluster.ranks if mortal else rolling,
             training=cluster.ranks if colocated else cluster.ranks - rollout,
             colocated=colocated,
             updates=workload.updates_per_step,
@@ -164,18 +111,27 @@ class Simulation:
         self.trainer, self.engines = self._stack.trainer, self._stack.engines
         self._cluster = cluster
         self._membership = Membership.of(cluster.ranks, rollout)
+        self._deaths: list[Deaths] = []
         self._law = _law(cluster, strategy, self._costs)
         self._scripts = Scripts(workload, seed)
         self._journal: Journal = journal or NoJournal()
-        self._config = SchedulingConfig(
+        self._config = self._configured(warm_steps + steps, rolling=rolling, more=scheduling)
+        self._priority = rule_of(self._config)
+
+    def _configured(self, steps: int, *, rolling: int, more: Mapping[str, Any] | None) -> SchedulingConfig:
+        workload, strategy = self._workload, self._strategy
+        most = strategy.concurrency_per_rank * rolling if strategy.admission == "fixed" else sys.maxsize
+        return SchedulingConfig(
             mode="async" if strategy.surplus > 1 else strategy.mode,
             groups_per_step=workload.groups_per_step,
             group_size=workload.group_size,
-            steps=warm_steps + steps,
+            steps=steps,
             staleness=strategy.staleness,
-            max_concurrent=min(_most_concurrent(strategy, len(self.engines)), cluster.environment_slots),
+            max_concurrent=min(most, self._cluster.environment_slots),
             batchwise=strategy.batchwise,
-            **{"min_valid": 1, "group_deadline": 1e9, **(scheduling or {})},
+            priority=strategy.priority,
+            aging=strategy.aging,
+            **{"min_valid": 1, "group_deadline": 1e9, **(more or {})},
         )
 
     async def main(self) -> Outcomes:
@@ -191,24 +147,23 @@ class Simulation:
             dispatch=dispatch,
             executor=executor,
             membership=self._membership,
+            steps=controller.steps,
             resize=self._stack.resize,
+            restart=self._stack.restart,
             spawn=controller.spawn,
         )
         controller.turns = self._strategy.mode == "async"
         self._set_up_policies(controller, dispatch, clock)
+        dispatch.died = lambda rank, epoch: controller.post(RankDied(rank, epoch))
+        schedule(self._failures, membership=lambda: controller.scheduler.membership, post=controller.post)
         begun = clock.now()
         try:
             await controller.run([RunStarted(Boundary()), ProcessStarted(0)])
         finally:
             await executor.close()
+        for deaths in self._deaths:
+            deaths.finish()
         return self._outcomes([end - begun for end in steps.ends], steps, ledger, dispatch.stats)
-
-    def _cost_feed(self, executor: Executor, dispatch: Dispatch) -> list[Observer]:
-        if self._fold is None:
-            return []
-        feed = CostFeed(self._fold, dispatch.stats_of)
-        executor.subscribe(feed.ended)
-        return [feed]
 
     def _dispatch(self, executor: Executor, clock: LoopClock, ledger: Ledger) -> Dispatch:
         decode_steps = self._strategy.decode_steps
@@ -228,7 +183,9 @@ class Simulation:
             lockstep=False,
             decode_steps=decode_steps,
             residency=self._residency,
+            deadline=self._deadline,
             refresh=Refresh(REFRESH_CHUNK) if self._strategy.kv == "refresh" else None,
+            priority=self._priority,
         )
 
     def _scheduler(self) -> Scheduler:
@@ -242,12 +199,17 @@ class Simulation:
     ) -> Controller:
         player = self._stack.player(scripts=self._scripts, sampler=dispatch, clock=clock)
         steps.split = lambda: dispatch.rollout_ranks
+        scheduler = self._scheduler()
         observers: list[Observer] = [steps, ReadinessFeed(dispatch.readiness, clock.now)]
-        observers += self._cost_feed(executor, dispatch)
+        observers += feeds(self._priority, dispatch, scheduler, clock.now)
+        observers += cost_feeds(self._fold, dispatch, executor)
         if isinstance(executor, Turns):
             observers.append(executor)
+        if self._timeline is not None and self._failures:
+            self._deaths.append(Deaths(self._timeline, lanes(len(self.engines)), clock.now))
+        observers += self._deaths
         controller = Controller(
-            scheduler=self._scheduler(),
+            scheduler=scheduler,
             journal=self._journal,
             executor=executor,
             clock=clock,
@@ -275,7 +237,7 @@ class Simulation:
         fold, cluster = dispatch.readiness, self._cluster
         if self._law is not None:
             controller.admission = Admission(
-                fold, law=self._law, ranks=lambda: dispatch.rollout_ranks, now=clock.now, post=controller.post
+                fold, law=self._law, ranks=lambda: max(1, dispatch.rollout_ranks), now=clock.now, post=controller.post
             )
         if self._splitter is not None:
             batch = self._config.groups_per_step * self._config.group_size
@@ -304,6 +266,7 @@ class Simulation:
             host=self._cluster.host_tokens if self._strategy.evicts == "warm" else 0,
             max_batch=self._cluster.max_batch,
             decode_steps=self._strategy.decode_steps,
+            patience=self._priority.patience,
         )
 
     def _outcomes(self, ends: list[float], steps: Steps, ledger: Ledger, stats: EngineStats) -> Outcomes:
@@ -353,10 +316,6 @@ def _law(cluster: Cluster, strategy: Strategy, costs: CurrentCosts) -> Concurren
     )
 
 
-def _most_concurrent(strategy: Strategy, ranks: int) -> int:
-    return strategy.concurrency_per_rank * ranks if strategy.admission == "fixed" else sys.maxsize
-
-
 def simulate(
     workload: Work,
     cluster: Cluster,
@@ -368,6 +327,7 @@ def simulate(
     timeline: Timeline | None = None,
     policy: Callable[[CurrentCosts], RetentionPolicy] | None = None,
     splitter: Callable[[Rates], Splitter] | None = None,
+    failures: Sequence[Failure] = (),
 ) -> Outcomes:
     """The modelled run on the virtual clock (L2). UsageError for what does not go together."""
     simulation = Simulation(
@@ -380,6 +340,7 @@ def simulate(
         timeline=timeline,
         policy=policy,
         splitter=splitter,
+        failures=failures,
     )
     outcomes, _ = run_virtual(simulation.main)
     return outcomes

@@ -44,8 +44,13 @@ class Stack(Protocol):
 
     def player(self, *, scripts: Scripts, sampler: Sampler, clock: Clock) -> EpisodePlayer: ...
 
-    def resize(self, training: int, together: bool) -> None:
-        """From now on so many ranks train, and roll out in turns or not."""
+    def resize(self, training: int, together: bool, lost: bool) -> None:
+        """From now on so many ranks train, and roll out in turns or not; `lost`: one has died, and what it held is done
+        again."""
+        ...
+
+    def restart(self, rank: int) -> Engine:
+        """The empty engine of a rank that was dead."""
         ...
 
 
@@ -76,11 +81,8 @@ class ModelledStack:
             now=loop_time,
             expected=expected,
         )
-        kind = VersionedEngine if strategy.versions == "own" else ModelledEngine
-        self.engines = [
-            kind(cluster, now=loop_time, evicts=strategy.evicts, gap=strategy.kv_gap) for _ in range(engines)
-        ]
-        self._lanes = dict(zip(lanes(engines), self.engines, strict=True))
+        self.engines = [self._made() for _ in range(engines)]
+        self._lanes = {lane: number for number, lane in enumerate(lanes(engines))}
 
     def executor(self, ledger: Ledger, now: Callable[[], float]) -> InlineExecutor:
         watch = None if self._timeline is None else self._timeline.watch(now)
@@ -101,8 +103,16 @@ class ModelledStack:
         for engine in self.engines:
             engine.meter.costs = costs
 
-    def resize(self, training: int, together: bool) -> None:
-        self.trainer.resize(training, together)
+    def resize(self, training: int, together: bool, lost: bool) -> None:
+        self.trainer.resize(training, colocated=together, lost=lost)
+
+    def restart(self, rank: int) -> ModelledEngine:
+        self.engines[rank] = self._made()
+        return self.engines[rank]
+
+    def _made(self) -> ModelledEngine:
+        kind = VersionedEngine if self._strategy.versions == "own" else ModelledEngine
+        return kind(self._cluster, now=loop_time, evicts=self._strategy.evicts, gap=self._strategy.kv_gap)
 
     def _cost(self, lane: str, name: str) -> float | Mapping[str, float]:
         if name == "load_weights":
@@ -111,7 +121,8 @@ class ModelledStack:
             return self._cluster.costs.role_switch
         if lane == "trainer":
             return self.trainer.spent if name == "train" else 0.0
-        return self._lanes[lane].spent if lane in self._lanes and name in ("generate", "refresh") else 0.0
+        works = lane in self._lanes and name in ("generate", "refresh")
+        return self.engines[self._lanes[lane]].spent if works else 0.0
 
 
 def loop_time() -> float:

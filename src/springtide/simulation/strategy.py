@@ -10,6 +10,7 @@ from springtide import settings
 from springtide.core.errors import UsageError
 from springtide.ports.engine import KvPolicy
 from springtide.scheduling.config import StrictModel
+from springtide.scheduling.priority import PriorityName
 from springtide.scheduling.retention_names import FORMS, check
 
 
@@ -49,6 +50,14 @@ class Strategy(StrictModel):
     )
     costs: Literal["given", "fitted"] = Field(
         "given", description="What policies take work to cost: the cluster's costs, or these fitted to what it took."
+    )
+    priority: PriorityName = Field(
+        "oldest",
+        description="Which ready turn goes first: of the oldest group, of the group with least before it (value), of "
+        "the episode with most (longest), or value while the trainer starves, else longest (switch).",
+    )
+    aging: float = Field(
+        300.0, gt=0, description="Seconds after which a ready turn goes before all others; oldest needs no such limit."
     )
     decode_steps: int = Field(16, ge=1, description="Decode steps per visit to a rank.")
     reference: bool = Field(True, description="Training needs the reference policy's log-probs.")

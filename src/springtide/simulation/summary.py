@@ -1,5 +1,6 @@
 """What modelled runs of one strategy came to, beside what no schedule can beat."""
 
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -7,8 +8,10 @@ import msgspec
 
 from springtide.simulation.bound import bound
 from springtide.simulation.cluster import Cluster
+from springtide.simulation.failure import Failure
+from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.script import Work
-from springtide.simulation.simulate import Outcomes, elastic, simulate
+from springtide.simulation.simulate import elastic, simulate
 from springtide.simulation.strategy import Strategy
 from springtide.simulation.timeline import Timeline
 
@@ -46,8 +49,9 @@ def summarise(
     steps: int,
     warm_steps: int,
     timeline: Timeline | None = None,
+    failures: Sequence[Failure] = (),
 ) -> tuple[Summary, list[Outcomes]]:
-    """Simulate once per seed; `timeline` gets what the first one's ranks did."""
+    """Simulate once per seed, each with the same `failures`; `timeline` gets what the first one's ranks did."""
     most = bound(workload, cluster, staleness=strategy.bound, reference=strategy.reference)
     if strategy.mode == "async" and strategy.rollout_ranks == 0 and not elastic(strategy):
         strategy = strategy.model_copy(update={"rollout_ranks": most.rollout_ranks})
@@ -60,6 +64,7 @@ def summarise(
             steps=steps,
             warm_steps=warm_steps,
             timeline=timeline if seed == seeds[0] else None,
+            failures=failures,
         )
         for seed in seeds
     ]

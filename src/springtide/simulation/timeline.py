@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from springtide.simulation.executor import LOST
+
 COLOURS = {
     "decode": "#4c78a8",
     "prefill": "#72b7b2",
@@ -15,6 +17,9 @@ COLOURS = {
     "actor": "#54a24b",
     "optimizer": "#2e6b2e",
     "swap": "#9d755d",
+    "role_switch": "#bab0ac",
+    "lost": "#222222",
+    "dead": "#d9d9d9",
 }
 """Of the kinds of work; waiting is white."""
 
@@ -35,21 +40,11 @@ class Timeline:
         self.spans: list[Span] = []
         self._last: dict[str, int] = {}
 
-    def watch(self, now: Callable[[], float]) -> Callable[[str, str, float | Mapping[str, float]], None]:
-        """For the executor: told of each piece of work when it begins."""
+    def watch(self, now: Callable[[], float]) -> "Watching":
+        """For the executor."""
+        return Watching(self, now)
 
-        def told(lane: str, name: str, cost: float | Mapping[str, float]) -> None:
-            kinds = cost if isinstance(cost, Mapping) else {name: cost}
-            # What is negative was booked as waiting while this work was done: it began so much sooner.
-            start = now() + sum(seconds for seconds in kinds.values() if seconds < 0)
-            for kind, seconds in kinds.items():
-                if seconds > 0:
-                    self._add(Span(lane, kind, start, seconds))
-                    start += seconds
-
-        return told
-
-    def _add(self, span: Span) -> None:
+    def add(self, span: Span) -> None:
         place = self._last.get(span.lane)
         if place is not None:
             last = self.spans[place]
@@ -58,6 +53,39 @@ class Timeline:
                 return
         self._last[span.lane] = len(self.spans)
         self.spans.append(span)
+
+    def write_off(self, lane: str, start: float, end: float) -> None:
+        """What the lane did from `start` on was broken off at `end`, and for nothing."""
+        kept = [span for span in self.spans if span.lane != lane or span.start < start]
+        cut = [
+            span._replace(seconds=min(span.seconds, start - span.start)) if span.lane == lane else span for span in kept
+        ]
+        self.spans = cut
+        self._last = {span.lane: place for place, span in enumerate(cut)}
+        if end > start:
+            self.add(Span(lane, LOST, start, end - start))
+
+
+class Watching:
+    """Implements Watch: it is told of each piece of work when that begins."""
+
+    def __init__(self, timeline: Timeline, now: Callable[[], float]) -> None:
+        self._timeline = timeline
+        self._now = now
+        self._begun: dict[str, float] = {}
+
+    def begun(self, lane: str, name: str, cost: float | Mapping[str, float]) -> None:
+        kinds = cost if isinstance(cost, Mapping) else {name: cost}
+        self._begun[lane] = self._now()
+        # What is negative was booked as waiting while this work was done: it began so much sooner.
+        start = self._now() + sum(seconds for seconds in kinds.values() if seconds < 0)
+        for kind, seconds in kinds.items():
+            if seconds > 0:
+                self._timeline.add(Span(lane, kind, start, seconds))
+                start += seconds
+
+    def broken_off(self, lane: str) -> None:
+        self._timeline.write_off(lane, self._begun[lane], self._now())
 
 
 def draw(timeline: Timeline, path: Path, *, title: str, steps: tuple[float, ...], lanes: int = 32) -> None:

@@ -24,7 +24,7 @@ class ModelledTrainer:
     optimizer are moved in before a step and out after it. `pipelining`: how reference and actor work share ranks that
     only train; all but "full" begin with groups as they come (`prepare`). `updates`: of the optimizer, that a step's
     groups are divided into; ranks wait for each other at each. `expected`: the costs that a step's mode is chosen by,
-    if not those that it takes.    `now`: the clock that `ready` is of.
+    if not those that it takes. `now`: the clock that `ready` is of.
     """
 
     exact = True
@@ -78,12 +78,15 @@ class ModelledTrainer:
         if self.pipeline is not None:
             self.pipeline.costs = StageCosts.of(costs, reference=self._reference)
 
-    def resize(self, ranks: int, colocated: bool) -> None:
-        """From the next step on; until all ranks know each other, none of them trains."""
-        self._ranks, self._colocated = ranks, colocated
-        self._away_until = self._now() + self._costs.role_switch
+    def resize(self, ranks: int, *, colocated: bool, lost: bool = False) -> None:
+        """From the next step on; until all ranks know each other, none of them trains. `lost`: a rank has died, and
+        what was done of the open step, or ahead of it, is done again."""
+        now, self._ranks, self._colocated = self._now(), ranks, colocated
+        self._away_until = now + self._costs.role_switch
+        if lost:
+            self._ready = dict.fromkeys(self._ready, now)
         if self.pipeline is not None:
-            self.pipeline.resize(ranks)
+            self.pipeline.resize(ranks, until=now if lost else None)
             self.pipeline.occupy(self._away_until)
         self.spent = {}
 
