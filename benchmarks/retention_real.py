@@ -5,8 +5,9 @@ learning over KV that is kept or refreshed (L0).
 
 A run is `springtide train` in async: controller, journal, embedded engine (one thread) and trainer (one thread). Its
 episodes are replayed from scripts of sessions in a shell; the environment's time is slept. The engine's KV capacity is
-half of what as many episodes need as keep its batch full. LRU is tuned over a sweep of episodes in flight; ours is not
-tuned. Arms take turns, a ratio is taken within a round, and each run's first steps are not measured.
+half of what as many episodes need as keep its batch full. LRU is tuned: from the middle of a sweep of episodes in
+flight as far as it gets better, and one further. Ours is not tuned. Arms take turns, a ratio is taken within a round,
+and each run's first steps are not measured.
 
 Parts can be measured alone (`--parts`); the others' results stay as they are in the result file. What is measured is
 kept round by round.
@@ -18,7 +19,7 @@ import os
 import sys
 import tomllib
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -49,13 +50,9 @@ the engine from waiting for the trainer, in all arms."""
 
 SWEEP = (4, 8, 12, 16, 24, 32, 64)
 OURS = Arm(retention="break-even", admission="law", kv="keep", host=HOST)
-BASELINES = {
-    "lru": Arm(kv="recompute"),
-    "lru, kept KV": Arm(kv="keep"),
-    "lru, tier": Arm(kv="recompute", host=HOST),
-    "lru, tier, kept KV": Arm(kv="keep", host=HOST),
-}
-"""Each tuned over `SWEEP`. KV is computed again at an update, as by default, or kept, as ours is."""
+BASELINES = {"lru": Arm(kv="keep"), "lru, tier": Arm(kv="keep", host=HOST)}
+"""Each tuned over `SWEEP`. KV is kept over updates, as ours is: they differ from ours in nothing but which sessions are
+in flight and whose KV stays."""
 
 RULES = {
     "cap-0.3": Arm(retention="cap-0.3", kv="keep", host=HOST),
@@ -64,17 +61,11 @@ RULES = {
     "lru-ordered": Arm(retention="lru-ordered", kv="keep", host=HOST),
     "break-even": Arm(retention="break-even", kv="keep", host=HOST),
 }
-"""With the host tier, kept KV and as many episodes in flight as were best for LRU with both."""
+"""With as many episodes in flight as were best for LRU with the host tier."""
 
-FIGURES = {
-    "vs_lru_tier": "lru, tier, kept KV",
-    "vs_lru": "lru, kept KV",
-    "vs_lru_tier_recomputed": "lru, tier",
-    "vs_lru_recomputed": "lru",
-}
-"""The first two differ from ours in nothing but which sessions are in flight and whose KV stays."""
+FIGURES = {"vs_lru_tier": "lru, tier", "vs_lru": "lru"}
 QUICK_SIZE = msgspec.structs.replace(SIZE, warm=1, steps=1)
-QUICK_ARMS = {"ours": OURS, "lru": BASELINES["lru"], "lru, tier": BASELINES["lru, tier"]}
+QUICK_ARMS = {"ours": OURS, **BASELINES}
 """Nothing is tuned: whether it runs is all that this says."""
 
 
@@ -104,15 +95,26 @@ class Bench:
         return timing.rate
 
     def tuned(self, name: str, arm: Arm, size: Size, seed: int) -> tuple[Arm, dict[str, float]]:
-        """The best number of episodes in flight. Beyond two that are worse than the best, none is tried."""
-        tried: dict[int, float] = {}
-        best = SWEEP[0]
-        for concurrent in SWEEP:
-            if sum(number > best for number in tried) == 2:
-                break
-            tried[concurrent] = self.rate(name, msgspec.structs.replace(arm, concurrent=concurrent), size, seed)
-            best = max(tried, key=lambda number: tried[number])
-        return msgspec.structs.replace(arm, concurrent=best), {str(number): rate for number, rate in tried.items()}
+        """The best number of episodes in flight, both of whose neighbours in the sweep are worse."""
+
+        def rate(concurrent: int) -> float:
+            return self.rate(name, msgspec.structs.replace(arm, concurrent=concurrent), size, seed)
+
+        best, tried = climbed(SWEEP, rate)
+        return msgspec.structs.replace(arm, concurrent=best), {str(number): tried[number] for number in sorted(tried)}
+
+
+def climbed(sweep: Sequence[int], rate: Callable[[int], float]) -> tuple[int, dict[int, float]]:
+    """From the middle of `sweep` to where `rate` is best, a neighbour at a time; and what was tried."""
+    tried: dict[int, float] = {}
+    at = len(sweep) // 2
+    while True:
+        near = sweep[max(0, at - 1) : at + 2]
+        tried |= {number: rate(number) for number in near if number not in tried}
+        best = max(near, key=lambda number: tried[number])
+        if best == sweep[at]:
+            return best, tried
+        at = sweep.index(best)
 
 
 def tuned_arms(bench: Bench, seed: int) -> tuple[dict[str, Arm], dict[str, dict[str, float]]]:
@@ -174,7 +176,7 @@ def rules(options: Any, keep: Keep) -> None:
         raise SystemExit(
             "The part 'rules' takes the number of episodes in flight from the part 'goodput'; run that first."
         )
-    best = found["arms"]["lru, tier, kept KV"]["concurrent"]
+    best = found["arms"]["lru, tier"]["concurrent"]
     given = {name: msgspec.structs.replace(arm, concurrent=best) for name, arm in RULES.items()}
     compared(options, keep, lambda _: ({"ours": OURS, **given}, {}))
 
