@@ -2,9 +2,10 @@
 
 import pytest
 
-from clocks_support.real import CASES, record, workload
+from clocks_support.real import CASES, FITTED, record, workload
 from springtide.ports.engine import EngineStats
 from springtide.simulation.outcomes import Outcomes
+from springtide.simulation.tokens import require_appending
 
 
 def outcomes(seconds, ledger):
@@ -30,6 +31,9 @@ PREDICTED = outcomes(
 )
 
 
+UNFITTED = outcomes(7.0, PREDICTED.ledger)
+
+
 def played(seconds):
     return outcomes(
         seconds,
@@ -38,19 +42,25 @@ def played(seconds):
 
 
 def test_a_prediction_is_compared_with_the_median_of_what_was_played():
-    found = record(CASES[0], PREDICTED, [played(seconds) for seconds in (12.0, 10.0, 8.0)])
+    found = record(CASES[0], PREDICTED, UNFITTED, [played(seconds) for seconds in (12.0, 10.0, 8.0)])
     assert found["error"] == pytest.approx(9.0 / 10.0 - 1)
+    assert found["unfitted_error"] == pytest.approx(7.0 / 10.0 - 1)
     assert found["goodput_error"] == pytest.approx(10.0 / 9.0 - 1)
 
 
 def test_terms_have_the_names_of_the_walls_clock():
-    found = record(CASES[0], PREDICTED, [played(10.0)])["ledger"]
+    found = record(CASES[0], PREDICTED, UNFITTED, [played(10.0)])["ledger"]
     assert found["engine"] == {
         "generate": {"simulated": 4.0, "real": 5.0},
         "environment": {"simulated": 2.0, "real": 2.5},
         "journal": {"simulated": 0.0, "real": 0.25},
     }
     assert found["trainer"]["train"] == {"simulated": 3.5, "real": 4.0}
+
+
+def test_costs_are_fitted_to_what_is_not_predicted():
+    assert FITTED not in {case.workload for case in CASES}
+    require_appending(workload(FITTED))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.workload)

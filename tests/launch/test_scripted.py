@@ -4,7 +4,7 @@ import pytest
 
 from springtide.core.errors import UsageError
 from springtide.engines.config import TorchEngineConfig
-from springtide.launch.measurement import measured
+from springtide.launch.measurement import fitted, measured
 from springtide.launch.scripted import Machine, RealStack, play, require_playable
 from springtide.policy.config import TinyModelConfig
 from springtide.scheduling.costs import ServiceCosts
@@ -88,6 +88,15 @@ def test_a_machine_is_measured():
     assert min(costs.decode_base, costs.forward_token + costs.optimizer, costs.publish) > 0
     assert found.contention is not None
     assert found.ranks == 2
+
+
+def test_costs_are_fitted_to_a_run():
+    there = fitted(MACHINE, WORK, CLUSTER, seed=9, steps=2)
+    given, found = CLUSTER.costs, there.costs
+    assert found.decode_base != given.decode_base
+    assert found.forward_token != given.forward_token
+    assert found.publish != given.publish
+    assert there.contention == CLUSTER.contention
 
 
 @pytest.mark.parametrize(

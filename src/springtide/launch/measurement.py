@@ -1,6 +1,7 @@
 """What this machine is, as a modelled cluster: costs of its engine and its trainer, and how they slow each other down.
 
-All of it is measured on passes and steps of known size, before a run and without looking at one.
+`measured` looks at passes and steps of known size, `fitted` from there on at a run: what is warm there, and what comes
+between two passes, is not the same.
 """
 
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from typing import TypeVar
 from springtide.core.group import Group
 from springtide.engines.calibration import Calibration
 from springtide.engines.torch_engine import TorchEngine
-from springtide.launch.scripted import VOCABULARY, Machine
+from springtide.launch.prior import prior
+from springtide.launch.scripted import VOCABULARY, Machine, play
 from springtide.policy.device import kept_heap, set_lane_threads
+from springtide.scheduling.cost_fold import RELOADED, SERVED, CostFold
 from springtide.scheduling.costs import ServiceCosts
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.contention import Contention
@@ -31,6 +34,9 @@ DRAWN = 16
 """Groups of which three are trained on."""
 SLOTS = 4096
 """Environments that only sleep are not the limit."""
+
+FITTED = (*SERVED, *RELOADED, "optimizer", "publish")
+"""Costs that a machine has and that a measurement may miss."""
 
 T = TypeVar("T")
 
@@ -64,6 +70,24 @@ def measured(machine: Machine, workload: Workload, *, seed: int) -> Cluster:
         contention=sharing,
         costs=ServiceCosts(**costs),
     )
+
+
+def fitted(machine: Machine, workload: Workload, cluster: Cluster, *, seed: int, steps: int) -> Cluster:
+    """The `cluster` that was measured, with costs fitted to a run of `workload`, which no prediction should be of.
+
+    In that run rollout and training take turns, so that it says what each takes alone; the contention is the measured
+    one. UsageError for what cannot be played.
+    """
+    fold = CostFold(cluster.costs.model_copy(update=_guessed(cluster.costs)))
+    strategy = Strategy(rollout_ranks=1, concurrency_per_rank=cluster.max_batch, kv="keep", staleness=0, decode_steps=8)
+    play(workload, cluster, strategy, machine, seed=seed, steps=steps, fold=fold)
+    return cluster.model_copy(update={"costs": fold.now()})
+
+
+def _guessed(costs: ServiceCosts) -> dict[str, float]:
+    """What came out as nothing, as a fit would leave it there."""
+    guesses = prior(costs)
+    return {name: getattr(guesses, name) for name in FITTED if getattr(costs, name) == 0}
 
 
 def typical_groups(workload: Workload, seed: int) -> list[Group]:

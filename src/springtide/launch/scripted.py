@@ -27,6 +27,7 @@ from springtide.ports.sampler import Sampler
 from springtide.runtime.executor import ThreadExecutor
 from springtide.runtime.journal import SqliteJournal
 from springtide.scheduling.config import StrictModel
+from springtide.scheduling.cost_fold import CostFold
 from springtide.simulation.cluster import Cluster
 from springtide.simulation.outcomes import Outcomes
 from springtide.simulation.player import ScriptedPlayer
@@ -104,11 +105,19 @@ class RealStack:
 
 
 def play(
-    workload: Workload, cluster: Cluster, strategy: Strategy, machine: Machine, *, seed: int, steps: int
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    machine: Machine,
+    *,
+    seed: int,
+    steps: int,
+    fold: CostFold | None = None,
 ) -> Outcomes:
     """The run of `simulate(workload, cluster, strategy, seed=seed, steps=steps)` with real parts.
 
-    `cluster` is what was measured of `machine`; policies go by its costs. UsageError for what real parts cannot do: a
+    `cluster` is what was measured of `machine`; policies go by its costs, or by those of `fold`, which is fed with what
+    the run takes. UsageError for what real parts cannot do: a
     window in the workload, ranks that change roles, pipelining, a reference that only one side has.
     """
     require_playable(workload, strategy, machine)
@@ -116,7 +125,9 @@ def play(
         journal = SqliteJournal(Path(scratch) / "journal.sqlite")
         try:
             stack = RealStack(machine, strategy, steps=steps)
-            run = Simulation(workload, cluster, strategy, seed=seed, steps=steps, stack=stack, journal=journal)
+            run = Simulation(
+                workload, cluster, strategy, seed=seed, steps=steps, stack=stack, journal=journal, costs=fold
+            )
             return asyncio.run(run.main())
         finally:
             journal.close()
