@@ -182,7 +182,8 @@ def figures(parts: dict[str, Any]) -> dict[str, Any]:
         made["presets"] = {name: {key: one[key] for key in kept} for name, one in found["presets"].items()}
         made["hit_rate"] = min(one["hit_rate"] for one in found["presets"].values())
     if "presets" in found and "bounds" in found:
-        made["in_order_fraction"] = bounds.in_order_fractions(found["bounds"], found["presets"])
+        fractions = bounds.in_order_fractions(found["bounds"], found["presets"])
+        made |= {"in_order_fraction": fractions, "most": bounds.most(fractions, found["presets"])}
     if "retention" in found:
         hits = retention.hit_rate(found["retention"])
         made |= {} if hits is None else {"hit_rate": hits}

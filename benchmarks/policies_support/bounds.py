@@ -39,3 +39,11 @@ def in_order_fractions(found: dict[str, dict[str, float]], presets: dict[str, An
         plain = min(one["fluid"], one["staleness"])
         shares[name] = presets[name]["bound_fraction"]["median"] * plain / min(plain, one["in_order"])
     return dict(sorted(shares.items()))
+
+
+def most(fractions: dict[str, float], presets: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """What a schedule that reaches the bound, with versions in order, would have over the same baselines."""
+    return {
+        name: {group: presets[name][group]["median"] / share for group in ("vs_async", "vs_reconstruction")}
+        for name, share in fractions.items()
+    }

@@ -77,6 +77,11 @@ def test_where_ranks_are_divided_versions_in_order_are_no_faster_and_turns_lose_
     assert share == pytest.approx(0.5 * found["swe"]["staleness"] / found["swe"]["in_order"])
 
 
+def test_a_schedule_at_the_bound_has_as_much_more_over_a_baseline_as_ours_is_below_it():
+    presets = {"swe": {"vs_async": {"median": 1.2}, "vs_reconstruction": {"median": 1.05}}}
+    assert bounds.most({"swe": 0.8}, presets) == {"swe": pytest.approx({"vs_async": 1.5, "vs_reconstruction": 1.3125})}
+
+
 def test_retention_has_the_rules_and_settings_of_the_plan():
     assert set(retention.RULES) == {*PLAN["retention"]["names"], "ours"}
     assert [one["retention"] for one in retention.RULES["ttl"]] == ["ttl-1", "ttl-4", "ttl-16", "ttl-64"]
