@@ -8,7 +8,6 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-
 from pydantic import Field
 
 from springtide.diagnosis.frame import Aggregate
@@ -16,8 +15,8 @@ from springtide.scheduling.config import StrictModel
 
 
 class Alias(StrictModel):
-    """A metric as this framework logs it. The first of `keys` that a run has counts; `*` in one stands for a name that goes
-    into the canonical one (`rewards/*/mean`)."""
+    """A metric as this framework logs it. The first of `keys` that a run has counts; `*` in one stands for a name that
+    goes into the canonical one (`rewards/*/mean`)."""
 
     keys: tuple[str, ...]
     aggregate: Aggregate = "mean"

@@ -41,8 +41,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Symptom(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run. `causes`: the likeliest
-    first. `measured`: recall and false alarms of the rule, or that it has not been run on data."""
+    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run. `causes`: the
+    likeliest first. `measured`: recall and false alarms of the rule, or that it has not been run on data."""
 
     id: str
     name: str
@@ -70,8 +70,8 @@ class Mover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run. `rollback_step`: the last checkpoint before the first mover, None without either. `causes`: of the run as
-    a whole, over its symptoms. `not_checked`: symptoms that were not looked for, with the reason."""
+    """Of one run. `rollback_step`: the last checkpoint before the first mover, None without either. `causes`: of the
+    run as a whole, over its symptoms. `not_checked`: symptoms that were not looked for, with the reason."""
 
     source: str
     framework: str
