@@ -12,7 +12,7 @@ KEYS = ("loss", "grad_norm", "reward", "reward_std", "rewards/solved/mean", "rew
 
 
 def row(step, **more):
-    values = {key: step / 100 for key in KEYS}
+    values = dict.fromkeys(KEYS, step / 100)
     return values | {"completions/mean_length": 100.0, "learning_rate": 1e-6, "epoch": step / 1000} | more
 
 
