@@ -36,7 +36,7 @@ def settings(frame: Frame) -> dict[str, Any]:
     if frame.error is not None:
         text = frame.error.lower()
         facts["error_kind"] = "memory" if any(each in text for each in OUT_OF_MEMORY) else "other"
-    total = frame.settings.get("total_steps")
+    total = frame.settings.get("steps")
     if isinstance(total, int | float) and total > 0 and frame.last_step is not None:
         facts["unfinished"] = frame.last_step < 0.9 * total
     return {**frame.settings, **facts}
@@ -52,7 +52,7 @@ def _cap_share(frame: Frame) -> Track | None:
         longest, cut = frame.series.get("completion/length_max"), frame.series.get("completion/truncated")
         if longest is None or cut is None or not (cut.values > 0).any():
             return None
-        cap = float(np.nanmax(longest.values))
+        cap = max((value for value in longest.values.tolist() if np.isfinite(value)), default=0.0)
     return Track("completion/cap_share", length.steps, length.values / cap) if cap > 0 else None
 
 
@@ -72,7 +72,7 @@ def _seconds_per_token(frame: Frame) -> Track | None:
 def _importance_distance(frame: Frame) -> Track | None:
     """Unless what is masked counts as weight 0, which says nothing of drift."""
     mean, least = frame.series.get("train/importance_mean"), frame.series.get("train/importance_min")
-    if mean is None or (least is not None and len(least) and np.nanmin(least.values) == 0.0):
+    if mean is None or (least is not None and (least.values == 0.0).any()):
         return None
     good = mean.values > 0
     return Track("train/importance_distance", mean.steps[good], np.abs(np.log(mean.values[good])))

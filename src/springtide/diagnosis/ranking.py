@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from springtide.diagnosis.examination import Examination
-from springtide.diagnosis.rule import KnownCause, Rule, causes
+from springtide.diagnosis.rule import KnownCause, Rule
 from springtide.diagnosis.verdict import Cause, Verdict
 
 WATCHED = 0.4
@@ -18,11 +18,13 @@ WATCHED = 0.4
 def rank(examination: Examination, holding: Mapping[str, tuple[Rule, Verdict]], onset: int | None) -> tuple[Cause, ...]:
     """`holding`: the rules whose symptoms are there, by id; `onset`: when the first of the worst of them began."""
     named: dict[str, float] = {}
+    known: dict[str, KnownCause] = {}
     for rule, verdict in holding.values():
         for possible in rule.causes:
             share = 1.0 if verdict is Verdict.SICK else WATCHED
             named[possible.id] = named.get(possible.id, 0.0) + possible.weight * share
-    found = [_scored(examination, causes()[id_], support, holding, onset) for id_, support in named.items()]
+            known[possible.id] = possible.known
+    found = [_scored(examination, known[id_], support, holding, onset) for id_, support in named.items()]
     return tuple(sorted(found, key=lambda cause: (-cause.score, cause.id)))
 
 

@@ -117,13 +117,20 @@ class KnownCause(StrictModel):
 
 
 class PossibleCause(StrictModel):
-    """One of `causes.toml` that a symptom may come from; `weight`: log-odds that the symptom alone adds to it."""
+    """What a symptom may come from: one of `causes.toml`, or one that is written out here since no other symptom has it.
+    `weight`: log-odds that the symptom alone adds to it."""
 
     id: str
     weight: float = 1.0
+    title: str = ""
+    prior: float = 0.0
+    check: str = ""
+    remedy: dict[str, str] = {}
 
     @property
     def known(self) -> KnownCause:
+        if self.title:
+            return KnownCause(id=self.id, title=self.title, prior=self.prior, check=self.check, remedy=self.remedy)
         return causes()[self.id]
 
 
