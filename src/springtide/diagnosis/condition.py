@@ -1,8 +1,7 @@
 """What a rule asks of a metric, answered at every value that the run logged.
 
-An answer at a value rests on that value and earlier ones only. A test that looks at single values, or at means of a few,
-has to pass `run` times in a row; one that looks back over many (a trend, a correlation) counts at once.
-"""
+An answer at a value rests on that value and earlier ones only. A test that looks at single values, or at means of a
+few, has to pass `run` times in a row; one that looks back over many (a trend, a correlation) counts at once."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.diagnosis.facts import Floats, Track, binned, binomial_tail, correlation, slope, trailing_mean, trend
+from springtide.diagnosis.facts import (
+    Floats,
+    Track,
+    binned,
+    binomial_tail,
+    correlation,
+    members,
+    slope,
+    trailing_mean,
+    trend,
+)
 from springtide.diagnosis.rule import Condition
 
 Mask = NDArray[np.bool_]
@@ -20,14 +29,12 @@ Found = tuple[Mask, Mask, Floats]
 
 SURE = 3.0
 """A level has left that of the start if it is more than as many standard deviations of noise away."""
-LOST = 5.0
-"""The same for a loss against the best: the best of many means is above the mean of them all by chance alone."""
 TREND = 3.0
 """Mann-Kendall's z of a trend, where a rule names none."""
 FLAT_POINTS = 30
 """Values that it takes to say that there is no trend."""
-RARE = 0.01
-"""Probability below which zeros are no chance."""
+RARE = 1e-5
+"""Probability below which zeros are no chance: there are many runs, many windows, and groups of a step are alike."""
 ALWAYS = np.iinfo(np.int64).min
 """The step of what holds for the run as a whole."""
 
@@ -129,7 +136,7 @@ def _level(sign: int) -> Callable[[Condition, Track], Found]:
 
 def _zero(condition: Condition, track: Track) -> Found:
     means = trailing_mean(track.values, condition.smooth)
-    return np.abs(means) <= max(condition.value, 1e-12), ~np.isnan(means), means
+    return np.abs(means) <= max(condition.value, 1e-30), ~np.isnan(means), means
 
 
 def _constant(condition: Condition, track: Track) -> Found:
@@ -199,7 +206,7 @@ def _below_peak(condition: Condition, track: Track) -> Found:
     worst = np.zeros(len(track))
     for share, certain in track.losses(condition.smooth):
         known = ~np.isnan(share + certain) | np.isinf(certain)
-        lost = known & (share > 1 - condition.value) & (certain > LOST)
+        lost = known & (share > 1 - condition.value) & (certain > condition.sure)
         worst = np.where(lost, np.maximum(worst, share), worst)
         passes |= lost
         defined |= known
@@ -236,7 +243,7 @@ def _over(track: Track, width: int, least: int) -> list[tuple[int, int]]:
 def _held(track: Track, spans: list[tuple[int, int]], found: list[tuple[bool, float]]) -> Found:
     """What was found at the end of each span, until the end of the next."""
     passes, defined, shown = np.zeros(len(track), bool), np.zeros(len(track), bool), np.full(len(track), np.nan)
-    ends = [span[1] for span in spans[1:]] + [len(track) + 1]
+    ends = [end for _, end in spans[1:]] + [len(track) + 1] if spans else []
     for (_, end), until, (passed, value) in zip(spans, ends, found, strict=True):
         passes[end - 1 : until - 1], defined[end - 1 : until - 1], shown[end - 1 : until - 1] = passed, True, value
     return passes, defined, shown
@@ -310,13 +317,15 @@ def _moves_with(sign: int) -> Callable[[Condition, Track, Track], Found]:
 
 
 def _zeros_beyond(condition: Condition, track: Track, other: Track) -> Found:
-    """More zeros than `other`, the chance of one to the power of `value` (1 if it names none), makes likely."""
-    chances = np.clip(_together(track, other), 0.0, 1.0) ** (condition.value or 1.0)
+    """More zeros than `other`, the share of groups that agree, makes likely. All m groups of a step agree with a
+    chance of the share to the power of m; since groups of a step are alike it is taken for that of half as many."""
+    groups = members(other.raw_values, other.window)
+    chances = np.clip(_together(track, other), 0.0, 1.0) ** max(1.0, groups / 2)
     width, found = min(condition.over or 20, len(track)), []
     spans = _over(track, width, 5) if width >= 5 else []
     for begin, end in spans:
         known = ~np.isnan(chances[begin:end])
-        zeros = int((np.abs(track.values[begin:end][known]) <= 1e-12).sum())
+        zeros = int((np.abs(track.values[begin:end][known]) <= 1e-30).sum())
         chance = binomial_tail(zeros, chances[begin:end][known])
         found.append((zeros >= 3 and chance < RARE, zeros / max(int(known.sum()), 1)))
     return _held(track, spans, found)

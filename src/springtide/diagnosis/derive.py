@@ -1,15 +1,18 @@
 """What follows from a frame and is not in it: tracks of derived metrics, and facts about the run as settings.
 
-A derived metric is there only where all that it comes from is. The facts: `ended_with_error`, `error_kind`, `unfinished`,
-`last_only`.
-"""
+A derived metric is there only where all that it comes from is. The facts: `ended_with_error`, `error_kind`,
+`unfinished`, `last_only`, `runs_in_file`."""
 
+import re
 from typing import Any
 
 import numpy as np
 
 from springtide.diagnosis.facts import Track
 from springtide.diagnosis.frame import Frame, Series
+
+SEVERAL = re.compile(r"holds (\d+) runs")
+"""How a reader says that a file holds more than one."""
 
 OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill", "cannot allocate memory", "sigkill", "killed")
 
@@ -28,7 +31,7 @@ def tracks(frame: Frame) -> dict[str, Track]:
 
 
 def _track(series: Series) -> Track:
-    return Track(series.name, series.steps, series.values, series.aggregate)
+    return Track(series.name, series.steps, series.values, series.aggregate, series.window)
 
 
 def settings(frame: Frame) -> dict[str, Any]:
@@ -36,6 +39,9 @@ def settings(frame: Frame) -> dict[str, Any]:
     if frame.error is not None:
         text = frame.error.lower()
         facts["error_kind"] = "memory" if any(each in text for each in OUT_OF_MEMORY) else "other"
+    together = [found for note in frame.notes if (found := SEVERAL.search(note.text)) is not None]
+    if together:
+        facts["runs_in_file"] = int(together[0][1])
     total = frame.settings.get("steps")
     if isinstance(total, int | float) and total > 0 and frame.last_step is not None:
         facts["unfinished"] = frame.last_step < 0.9 * total

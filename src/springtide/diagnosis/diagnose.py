@@ -1,8 +1,7 @@
 """From a frame to a diagnosis: each rule is judged, then the causes of the run as a whole are ranked.
 
-A symptom is SICK only while it lasts: what healed before the end is WATCH. What was not logged is UNAVAILABLE and never 0,
-too few values are INSUFFICIENT, and from last values alone no trend is told.
-"""
+A symptom is SICK only while it lasts: what healed before the end is WATCH. What was not logged is UNAVAILABLE and
+never 0, too few values are INSUFFICIENT, and from last values alone no trend is told."""
 
 from collections.abc import Iterable, Sequence
 
@@ -51,7 +50,9 @@ def diagnose(frame: Frame) -> Diagnosis:
         symptoms=_ordered(symptoms, by_id, ranked),
         causes=ranked,
         earliest_mover=mover,
-        rollback_step=None if mover is None else max((each for each in frame.checkpoints if each < mover.step), default=None),
+        rollback_step=None
+        if mover is None
+        else max((each for each in frame.checkpoints if each < mover.step), default=None),
         unavailable=_unavailable(frame),
         not_checked=not_checked,
         notes=tuple(note.text for note in frame.notes),

@@ -13,7 +13,9 @@ ROWS = 6
 def evidence(finding: Finding) -> tuple[Evidence, ...]:
     shown = [_of(answer, index) for answer, index in finding.rows if not answer.condition.context]
     if not finding.lasts:
-        said = Evidence(metric="", text=f"It no longer held after step {finding.last_held}.", steps=(finding.last_held,))
+        said = Evidence(
+            metric="", text=f"It no longer held after step {finding.last_held}.", steps=(finding.last_held,)
+        )
         shown.append(said)
     return tuple(shown)
 
@@ -69,5 +71,9 @@ def _text(answer: Answer, index: int, baseline: float | None) -> str:
     if condition.test in words:
         return words[condition.test]
     start = baseline or 0.0
-    times = f", {value / start:.2g} times what it was at the start ({start:.3g})," if start else f", from {start:.3g} at the start,"
+    times = (
+        f", {value / start:.2g} times what it was at the start ({start:.3g}),"
+        if start
+        else f", from {start:.3g} at the start,"
+    )
     return f"{name} is {shown}{times} {since}"

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from springtide.diagnosis import derive
-from springtide.diagnosis.condition import ALWAYS, SURE, Answer, ask
-from springtide.diagnosis.facts import Track
+from springtide.diagnosis.condition import ALWAYS, SURE, Answer, Mask, ask
 from springtide.diagnosis.frame import Frame
 from springtide.diagnosis.rule import Condition, Detection, Sign
 
@@ -30,8 +30,8 @@ LASTS = 3
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """A detection that held. `onset`: from when on all its conditions did; `seen`: the first step at which that could be
-    said; `lasts`: to the end of the run. `rows`: the answers, each with its index at `seen`."""
+    """A detection that held. `onset`: from when on all its conditions did; `seen`: the first step at which that could
+    be said; `lasts`: to the end of the run. `rows`: the answers, each with its index at `seen`."""
 
     detection: Detection
     onset: int
@@ -44,6 +44,13 @@ class Finding:
 class Departure(NamedTuple):
     metric: str
     step: int
+
+
+class _Joint(NamedTuple):
+    steps: NDArray[np.int64]
+    answers: list[Answer]
+    at: list[NDArray[np.int64]]
+    held: Mask
 
 
 class Examination:
@@ -69,8 +76,12 @@ class Examination:
         return found
 
     def sign_holds(self, sign: Sign) -> bool:
-        """Its conditions, each at some time."""
-        return any(all(self._ever(each) for each in conditions) for conditions in self._bound(sign.when))
+        """Its conditions at some time, and none of those that never may."""
+        for condition in sign.never:
+            answer = self.ask(condition)
+            if answer is None or answer.holds.any():
+                return False
+        return not sign.when or any(self._hold(conditions) for conditions in self._bound(sign.when))
 
     def matching(self, pattern: str) -> list[str]:
         if "*" not in pattern:
@@ -79,7 +90,9 @@ class Examination:
 
     def left_start(self, metric: str) -> int | None:
         """The first step from which on a metric stayed outside the noise of its beginning for three values."""
-        found = [self.ask(Condition(metric=metric, test=test, value=4.0, run=3)) for test in ("above_noise", "below_noise")]
+        found = [
+            self.ask(Condition(metric=metric, test=test, value=4.0, run=3)) for test in ("above_noise", "below_noise")
+        ]
         steps = [
             int(each.steps[each.since[int(np.argmax(each.holds))]])
             for each in found
@@ -87,9 +100,9 @@ class Examination:
         ]
         return min(steps, default=None)
 
-    def _ever(self, condition: Condition) -> bool:
-        answer = self.ask(condition)
-        return answer is not None and bool(answer.holds.any())
+    def _hold(self, conditions: Sequence[Condition]) -> bool:
+        together = self._joint(conditions)
+        return together is not None and bool(together.held.all(axis=0).any())
 
     def _bound(self, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]:
         """The conditions with each pattern replaced by each name that it matches, the same name wherever it stands."""
@@ -98,40 +111,61 @@ class Examination:
             yield tuple(conditions)
             return
         for name in self.matching(pattern):
-            named = [each.model_copy(update={"metric": name}) if each.metric == pattern else each for each in conditions]
+            named = [
+                each.model_copy(update={"metric": name}) if each.metric == pattern else each for each in conditions
+            ]
             yield from self._bound(named)
 
     def _together(self, detection: Detection, conditions: Sequence[Condition]) -> Finding | None:
+        together = self._joint(conditions)
+        if together is None:
+            return None
+        steps, answers, at, held = together
+        joint = held.all(axis=0)
+        if not joint.any():
+            return None
+        staying = [not each.onset for each in conditions]
+        lasting = joint | held[staying].all(axis=0) if any(staying) else joint
+        tail = max(LASTS, len(steps) // 10)
+        first = _last_episode(joint, lasting, tail)
+        rows = tuple((answer, int(each[first])) for answer, each in zip(answers, at, strict=True))
+        begins = [int(answer.steps[answer.since[index]]) for answer, index in rows if answer.steps[0] != ALWAYS]
+        return Finding(
+            detection=detection,
+            onset=max(begins, default=int(steps[0])),
+            seen=int(steps[first]),
+            lasts=bool(lasting[-tail:].any()),
+            last_held=int(steps[np.flatnonzero(lasting)[-1]]),
+            rows=rows,
+        )
+
+    def _joint(self, conditions: Sequence[Condition]) -> _Joint | None:
+        """On all steps of any of them: which of the conditions hold. None: one cannot be asked, or never holds."""
         answers = []
         for condition in conditions:
             answer = self.ask(condition)
             if answer is None or not answer.holds.any():
                 return None
             answers.append(answer)
-        steps = np.unique(np.concatenate([each.steps for each in answers if each.steps[0] != ALWAYS] or [[0]]))
+        logged = [each.steps for each in answers if each.steps[0] != ALWAYS]
+        steps = np.unique(np.concatenate(logged)) if logged else np.zeros(1, dtype=np.int64)
         at = [np.searchsorted(each.steps, steps, side="right") - 1 for each in answers]
-        held = np.array([(each >= 0) & answer.holds[np.maximum(each, 0)] for answer, each in zip(answers, at, strict=True)])
-        joint = held.all(axis=0)
-        if not joint.any():
-            return None
-        first = int(np.argmax(joint))
-        rows = tuple((answer, int(each[first])) for answer, each in zip(answers, at, strict=True))
-        begins = [int(answer.steps[answer.since[index]]) for answer, index in rows if answer.steps[0] != ALWAYS]
-        lasting = held[[not each.onset for each in conditions]].all(axis=0) if any(not c.onset for c in conditions) else joint
-        tail = max(LASTS, len(steps) // 10)
-        return Finding(
-            detection=detection,
-            onset=max(begins, default=int(steps[0])),
-            seen=int(steps[first]),
-            lasts=bool(lasting[-tail:].any()),
-            last_held=int(steps[np.flatnonzero(joint | lasting)[-1]]),
-            rows=rows,
-        )
+        held = [(each >= 0) & answer.holds[np.maximum(each, 0)] for answer, each in zip(answers, at, strict=True)]
+        return _Joint(steps, answers, at, np.array(held))
+
+
+def _last_episode(joint: Mask, lasting: Mask, gap: int) -> int:
+    """Where it began to hold for the last time, or after which it never stopped for more than `gap` values."""
+    held = np.flatnonzero(lasting)
+    breaks = np.flatnonzero(np.diff(held) > gap)
+    begin = int(held[breaks[-1] + 1]) if len(breaks) else int(held[0])
+    after = np.flatnonzero(joint[begin:])
+    return begin + int(after[0]) if len(after) else int(np.flatnonzero(joint)[-1])
 
 
 def departure(answer: Answer, index: int) -> Departure | None:
-    """When the metric of a condition that holds at `index` left what it was before: from where the condition began, back
-    for as long as it was outside of the noise already."""
+    """When the metric of a condition that holds at `index` left what it was before: from where the condition began,
+    back for as long as it was outside of the noise already."""
     condition, track = answer.condition, answer.track
     if track is None or condition.context or condition.negate or condition.test not in MOVES:
         return None

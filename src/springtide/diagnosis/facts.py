@@ -1,9 +1,9 @@
 """Robust statistics of one series of logged values: its noise, its trend, what it has lost.
 
-Noise is what is left of neighbouring values' differences after their median, so that neither a trend nor a collapse counts
-as noise; for means it is taken from means of that width, so that slow wandering does count. All is causal: what is said of
-a point uses that point and earlier ones only, and appending values changes nothing that was said before.
-"""
+Noise is what is left of neighbouring values' differences after their median, so that neither a trend nor a collapse
+counts as noise; for means it is taken from means of that width, so that slow wandering does count. All is causal:
+what is said of a point uses that point and earlier ones only, and appending values changes nothing that was said
+before."""
 
 import math
 from functools import cached_property
@@ -33,9 +33,9 @@ def noise(values: Floats) -> float:
     steps = np.diff(values)
     apart = np.abs(steps - np.median(steps))
     robust = _MAD * float(np.median(apart))
-    if robust == 0.0:  # Mostly equal values: quantised, or with many zeros.
-        robust = float(np.mean(np.minimum(apart, np.quantile(apart, 0.95)))) * math.sqrt(math.pi / 2)
-    return robust / math.sqrt(2)
+    # The second is for values that are mostly equal (quantised, many zeros); it is less robust, and counts less.
+    trimmed = float(np.mean(np.minimum(apart, np.quantile(apart, 0.9)))) * math.sqrt(math.pi / 2)
+    return max(robust, 0.7 * trimmed) / math.sqrt(2)
 
 
 def noise_of_means(values: Floats, width: int) -> float:
@@ -61,7 +61,8 @@ def trailing_mean(values: Floats, width: int) -> Floats:
 
 
 def milestones(count: int) -> NDArray[np.int64]:
-    """Numbers of values, ever further apart, at which what is costly is computed anew; always the same ones, and `count`."""
+    """Numbers of values, ever further apart, at which what is costly is computed anew; always the same ones, and
+    `count`."""
     found, at = [], 4.0
     while at < count:
         found.append(int(at))
@@ -74,11 +75,12 @@ def binned(values: Floats, most: int) -> Floats:
         return values
     width = math.ceil(len(values) / most)
     count = len(values) // width
-    return values[len(values) - count * width :].reshape(count, width).mean(axis=1)
+    means: Floats = values[len(values) - count * width :].reshape(count, width).mean(axis=1)
+    return means
 
 
 def trend(values: Floats) -> float:
-    """Mann-Kendall's z, with ties; the variance is inflated by what the residuals' autocorrelation costs."""
+    """Mann-Kendall's z, with ties; the variance is inflated by what the residuals' memory costs."""
     values = binned(values, TREND_POINTS)
     n = len(values)
     if n < 4:
@@ -89,13 +91,25 @@ def trend(values: Floats) -> float:
     if variance <= 0:
         return 0.0
     if n >= 10:
-        rest = values - slope(values)[0] * np.arange(n)
-        rest = rest - rest.mean()
-        power = float(rest @ rest)
-        lag = float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0
-        lag = min(max(lag, 0.0), 0.9)
+        lag = memory(values)
         variance *= (1 + lag) / (1 - lag)
     return (score - math.copysign(1.0, score)) / math.sqrt(variance) if score else 0.0
+
+
+def memory(values: Floats) -> float:
+    """Autocorrelation of neighbours around their local mean, from 0 to 0.9."""
+    rest = values - local_mean(values, max(len(values) // 4, 5))
+    rest = rest - rest.mean()
+    power = float(rest @ rest)
+    lag = float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0
+    return min(max(lag, 0.0), 0.9)
+
+
+def local_mean(values: Floats, width: int) -> Floats:
+    """Of `width` values around each, fewer at the ends."""
+    kernel = np.ones(width)
+    mean: Floats = np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+    return mean
 
 
 def slope(values: Floats) -> tuple[float, float, float]:
@@ -124,16 +138,27 @@ def correlation(first: Floats, second: Floats) -> float:
     width = min(9, len(first) // 2 * 2 - 1)
     if width < 3:
         return 0.0
-    kernel = np.ones(width) / width
-    weight = np.convolve(np.ones(len(first)), kernel, "same")
 
     def left(values: Floats) -> Floats:
-        centred = ranks(values - np.convolve(values, kernel, "same") / weight)
-        return centred - centred.mean()
+        centred = ranks(values - local_mean(values, width))
+        centred -= centred.mean()
+        return centred
 
     a, b = left(first), left(second)
     size = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size > 0 else 0.0
+
+
+def members(shares: Floats, window: int, most: int = 64) -> int:
+    """How many things a share is of, per step, read off its values: means over `window` steps; 1 if they do not say."""
+    known = np.unique(shares[np.isfinite(shares)])
+    if len(known) < 3:
+        return 1
+    for count in range(1, most + 1):
+        whole = known * count * window
+        if np.all(np.abs(whole - np.round(whole)) < 6e-5 * count * window):
+            return count
+    return 1
 
 
 def binomial_tail(successes: int, chances: Floats) -> float:
@@ -149,8 +174,10 @@ def binomial_tail(successes: int, chances: Floats) -> float:
 class Track:
     """The finite values of one metric, made ready for tests."""
 
-    def __init__(self, name: str, steps: NDArray[np.int64], values: Floats, aggregate: str = "mean") -> None:
-        self.name = name
+    def __init__(
+        self, name: str, steps: NDArray[np.int64], values: Floats, aggregate: str = "mean", window: int = 1
+    ) -> None:
+        self.name, self.window = name, window
         self.raw_steps, self.raw_values = steps, values
         finite = np.isfinite(values)
         steps, values = steps[finite], values[finite]
@@ -203,8 +230,8 @@ class Track:
         return self._starts[width]
 
     def losses(self, smooth: int) -> list[tuple[Floats, Floats]]:
-        """At several widths from twice `smooth` on: the share of its best that the mean over that many values has lost, and
-        that loss in units of noise. A metric that goes below 0 loses shares of its range."""
+        """At several widths from twice `smooth` on: the share of its best that the mean over that many values has
+        lost, and that loss in units of noise. A metric that goes below 0 loses shares of its range."""
         if smooth not in self._losses:
             self._losses[smooth] = []
             width = 2 * smooth

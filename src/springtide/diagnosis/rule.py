@@ -1,5 +1,5 @@
-"""Symptoms and causes as data: what has to hold, what it may come from, what to look at next. Read from `rules/*.toml` and
-`causes.toml`.
+"""Symptoms and causes as data: what has to hold, what it may come from, what to look at next. Read from
+`rules/*.toml` and `causes.toml`.
 
 A rule speaks only where its guards let it and its metrics are there. Thresholds are relative to the run's own beginning
 wherever that can be; each says where it comes from. Causes are one list for all symptoms, so that what several symptoms
@@ -52,10 +52,9 @@ derivation."""
 class Condition(StrictModel):
     """`metric`, or `setting`, passes `test`. A metric with `*` in its name stands for any that matches.
 
-    `run`: values in a row; `smooth`: values that are averaged; `over`: values that a trend or a correlation is taken over,
-    0 for all so far; `start`: values that the run's beginning is the median of; `other`: the metric it is compared with;
-    `values`: what a setting `is` one of.
-    """
+    `run`: values in a row; `smooth`: values that are averaged; `over`: values that a trend or a correlation is taken
+    over, 0 for all so far; `start`: values that the run's beginning is the median of; `other`: the metric it is
+    compared with; `values`: what a setting `is` one of."""
 
     metric: str = ""
     setting: str = ""
@@ -67,6 +66,7 @@ class Condition(StrictModel):
     over: int = Field(0, ge=0)
     start: int = Field(5, ge=1)
     other: str = ""
+    sure: float = Field(5.0, gt=0, description="Noise's standard deviations that a loss has to be, at least.")
     within: int = Field(0, ge=0, description="It still counts this many values after it held.")
     negate: bool = Field(False, description="It counts where the test could be made and fails.")
     onset: bool = Field(False, description="Needed for the symptom to begin, not for it to go on.")
@@ -83,8 +83,8 @@ class Guard(StrictModel):
 
 
 class Detection(StrictModel):
-    """All of `when` at the same time make the symptom `level`. One that no longer holds at the end of the run is WATCH at
-    most. `source`: where the thresholds come from."""
+    """All of `when` at the same time make the symptom `level`. One that no longer holds at the end of the run is
+    WATCH at most. `source`: where the thresholds come from."""
 
     level: Literal["SICK", "WATCH"]
     when: tuple[Condition, ...] = Field(min_length=1)
@@ -93,10 +93,12 @@ class Detection(StrictModel):
 
 
 class Sign(StrictModel):
-    """Adds `weight` to a cause's log-odds where all of `when` hold at some time and `symptom`, if named, is there;
-    `before`: and only if this metric left its baseline before the symptom's own metrics did."""
+    """Adds `weight` to a cause's log-odds where all of `when` hold at the same time, none of `never` does though all
+    could be asked, and `symptom`, if named, is there; `before`: and only if this metric left its baseline before the
+    symptom's own metrics did."""
 
     when: tuple[Condition, ...] = ()
+    never: tuple[Condition, ...] = ()
     symptom: str = ""
     before: str = ""
     weight: float
@@ -104,8 +106,8 @@ class Sign(StrictModel):
 
 
 class KnownCause(StrictModel):
-    """`prior`: log-odds before any sign. `check`: what separates it from the others. `remedy`: by framework; `any` is for
-    those that are not named."""
+    """`prior`: log-odds before any sign. `check`: what separates it from the others. `remedy`: by framework; `any` is
+    for those that are not named."""
 
     id: str = ""
     title: str
@@ -117,8 +119,8 @@ class KnownCause(StrictModel):
 
 
 class PossibleCause(StrictModel):
-    """What a symptom may come from: one of `causes.toml`, or one that is written out here since no other symptom has it.
-    `weight`: log-odds that the symptom alone adds to it."""
+    """What a symptom may come from: one of `causes.toml`, or one that is written out here since no other symptom has
+    it. `weight`: log-odds that the symptom alone adds to it."""
 
     id: str
     weight: float = 1.0
@@ -135,9 +137,9 @@ class PossibleCause(StrictModel):
 
 
 class Rule(StrictModel):
-    """`needs`: metrics without which nothing can be said. `points`: values that it needs at least. `elsewhere`: where to
-    look for a symptom that no log of numbers shows; such a rule detects nothing. `measured`: as of the committed results
-    of `benchmarks/doctor.py`; empty says that the rule has not been run on data."""
+    """`needs`: metrics without which nothing can be said. `points`: values that it needs at least. `elsewhere`: where
+    to look for a symptom that no log of numbers shows; such a rule detects nothing. `measured`: as of the committed
+    results of `benchmarks/doctor.py`; empty says that the rule has not been run on data."""
 
     id: str
     name: str
