@@ -41,7 +41,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
-    """A completion that shows a symptom. `text` is the telling part, as the policy wrote it: untrusted. `place`: where the
+    """A completion that shows a symptom. `text` is the telling part, as the policy wrote it: untrusted. `place`: where
     whole stands; `why`: what to see in it."""
 
     place: str
