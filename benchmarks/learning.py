@@ -23,6 +23,7 @@ from springtide.config import Recipe
 from springtide.environments.source import open_environments
 from springtide.evaluation.count import Count, pooled
 from springtide.evaluation.statistics import wilson
+from springtide.launch.customize import Customize
 from springtide.launch.train import train
 from springtide.recipe import dump_recipe, load_recipe
 from springtide.telemetry.jsonl import read_metrics, series
@@ -47,7 +48,7 @@ def run(recipe: Recipe, root: Path, name: str, *, shuffle: int | None = None) ->
             trainer.stages = trainer.stages.wrap("tokens", lambda stage: lambda groups: permuted(stage(groups), luck))
 
     began = time.monotonic()
-    result = train(recipe=recipe, folder=folder, customize=shuffled)
+    result = train(recipe=recipe, folder=folder, customize=Customize(trainer=shuffled))
     seconds = time.monotonic() - began
     records = list(read_metrics(folder.metrics))
     warm = dict(series(records, "warm_start/seconds"))

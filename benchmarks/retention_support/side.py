@@ -14,6 +14,7 @@ from springtide.engines.config import TorchEngineConfig
 from springtide.environments.config import WordGameConfig
 from springtide.evaluation.config import EvaluationConfig
 from springtide.launch import assembly
+from springtide.launch.customize import Customize
 from springtide.launch.train import train
 from springtide.policy.config import TinyModelConfig
 from springtide.recipe import dump_recipe
@@ -112,7 +113,7 @@ def run(arm: Arm, size: Size, work: Workload, seed: int) -> Timing:
     with tempfile.TemporaryDirectory() as scratch, mock.patch.object(assembly, "Player", player):
         folder = RunFolder.create(name=made.name, recipe_text=dump_recipe(made), path=Path(scratch) / "run")
         try:
-            train(recipe=made, folder=folder, customize=limited)
+            train(recipe=made, folder=folder, customize=Customize(trainer=limited))
         except EnoughMeasuredError:
             return timing(folder, first=size.warm, last=last)
     raise ValueError("the run ended before it was measured")

@@ -159,7 +159,7 @@ def test_a_step_that_was_finished_in_recovery_has_its_own_numbers_and_no_rates(w
     assert second.step == first.step == 4
     assert second.metrics.items() <= whole.items()
     assert {"reward/mean", "staleness/max", "rollout/turns"} <= set(second.metrics)
-    around = ("per_s", "step/", "groups/", "invalid/", "engine/", "ledger/")
+    around = ("per_s", "step/", "groups/filtered", "groups/expired", "invalid/", "engine/", "ledger/")
     assert [name for name in second.metrics if any(part in name for part in around)] == []
     assert watch.monitor.goodput == pytest.approx(4.0), "its tokens are no work of this process"
 

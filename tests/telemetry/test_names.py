@@ -39,6 +39,7 @@ def test_every_name_that_the_code_reports_is_canonical():
     reported = {
         name
         for path in Path(springtide.__file__).parent.rglob("*.py")
+        if "diagnosis" not in path.parts  # which reads what others report
         for name in pattern.findall(path.read_text(encoding="utf-8"))
     }
     assert len(reported) > 30, "the pattern finds the code's literals"

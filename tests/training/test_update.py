@@ -315,3 +315,37 @@ def test_a_shared_turn_is_trained_once_with_its_members_advantage():
     trainer = make_trainer()
     report = trainer.step(step=1, groups=(Group(id=0, base_version=0, members=(fork, group.members[1])),))
     assert report.trained_tokens == 6 + group.members[1].trained_tokens
+
+
+def test_the_mismatch_is_that_of_the_stored_log_probs_before_anything_is_updated():
+    groups = random_groups(11, groups=4)
+    model = tiny_model()
+    (micro,) = pack(batch_from_groups(groups[:2]).rows, budget=4096, device=CPU)
+    with torch.no_grad():
+        own = token_logprobs(model, micro, transform=Transform(), dtype=torch.float32).values
+    apart = (own - micro.behaviour).abs()
+    expected = {
+        "mismatch/logp_difference": apart.mean(),
+        "mismatch/logp_difference_max": apart.max(),
+        "mismatch/probability_difference": (own.exp() - micro.behaviour.exp()).abs().mean(),
+        "mismatch/error_factor": apart.exp().mean(),
+    }
+    report = make_trainer(training_config(mini_batches=2, budget=64)).step(step=1, groups=groups)
+    for name, value in expected.items():
+        assert report.metrics[name] == pytest.approx(value.item(), rel=1e-5), name
+
+
+def test_without_a_row_that_moves_the_weights_no_mismatch_is_claimed():
+    report = make_trainer().step(step=1, groups=random_groups(3, groups=1, rewards=[[1.0, 1.0]]))
+    assert [name for name in report.metrics if name.startswith("mismatch/")] == []
+    assert report.metrics["train/weights_changed"] == 0.0
+
+
+def test_advantages_are_averaged_over_tokens():
+    groups = random_groups(4, groups=1, rewards=[[1.0, 0.0, 0.0, 0.0]])
+    report = make_trainer(training_config(normalize_std=False)).step(step=1, groups=groups)
+    tokens = [member.trained_tokens for member in groups[0].members]
+    by_hand = (0.75 * tokens[0] - 0.25 * sum(tokens[1:])) / sum(tokens)
+    assert report.metrics["advantage/mean"] == pytest.approx(by_hand)
+    assert (report.metrics["advantage/min"], report.metrics["advantage/max"]) == (-0.25, 0.75)
+    assert report.metrics["train/weights_changed"] == 1.0

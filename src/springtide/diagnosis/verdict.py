@@ -42,7 +42,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     """A completion that shows a symptom. `text` is the telling part, as the policy wrote it: untrusted. `place`: where
-    whole stands; `why`: what to see in it."""
+    the whole stands; `why`: what to see in it."""
 
     place: str
     step: int
@@ -53,9 +53,9 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Symptom(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run. `causes`: the likeliest
-    first. `measured`: recall and false alarms of the rule, or that it has not been run on data. `rows`: completions to
-    read, where there are any."""
+    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run. `causes`: the
+    likeliest first. `measured`: recall and false alarms of the rule, or that it has not been run on data. `rows`:
+    completions to read, where there are any."""
 
     id: str
     name: str
@@ -84,8 +84,8 @@ class Mover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run. `rollback_step`: the last checkpoint before the first mover, None without either. `causes`: of the run as
-    a whole, over its symptoms. `not_checked`: symptoms that were not looked for, with the reason."""
+    """Of one run. `rollback_step`: the last checkpoint before the first mover, None without either. `causes`: of the
+    run as a whole, over its symptoms. `not_checked`: symptoms that were not looked for, with the reason."""
 
     source: str
     framework: str

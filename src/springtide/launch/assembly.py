@@ -1,5 +1,6 @@
 """Wires a run: every part is made here, by hand, and knows only the ports of the others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from springtide.engines.blocks import PADDING
 from springtide.engines.torch_engine import TorchEngine
 from springtide.engines.turns import reserved
 from springtide.launch.checkpoints import RunCheckpoints
+from springtide.launch.customize import unchanged
 from springtide.launch.prior import prior
 from springtide.policy.config import PretrainedModelConfig
 from springtide.policy.device import choose_device, compute_dtype
@@ -20,6 +22,7 @@ from springtide.ports.engine import Engine
 from springtide.ports.environment import EnvironmentSource
 from springtide.ports.executor import Executor
 from springtide.ports.journal import Journal
+from springtide.ports.sampler import Sampler
 from springtide.rollout.episode import Player
 from springtide.rollout.renderer import Renderer
 from springtide.runtime.admission import Admission
@@ -109,15 +112,16 @@ def assemble(
     recipe: Recipe,
     *,
     trainer: TorchTrainer,
-    engine: TorchEngine,
+    engine: Engine,
     renderer: Renderer,
     source: EnvironmentSource,
     around: Surroundings,
     costs: ServiceCosts | None = None,
+    sampler: Callable[[Sampler], Sampler] = unchanged,
 ) -> Assembly:
     """All parts of a run around its trainer and its engine. Computes nothing: it is called where the loop runs.
 
-    `costs` are the engine's, where the recipe `needs_costs`.
+    `costs` are the engine's, where the recipe `needs_costs`. Episodes sample through what `sampler` makes of dispatch.
     """
     scheduler = Scheduler(
         recipe.scheduling,
@@ -132,7 +136,7 @@ def assemble(
     current = fold.now if fold is not None else None if costs is None else given(costs)
     rule = rule_of(recipe.scheduling)
     dispatch = _dispatch(recipe, engine, current, around, rule)
-    player = Player(sampler=dispatch, renderer=renderer, config=recipe.rollout, clock=around.clock)
+    player = Player(sampler=sampler(dispatch), renderer=renderer, config=recipe.rollout, clock=around.clock)
     invalid_rates = InvalidRates(scores_groups=source.scores_groups)
     monitor = Monitor(
         sinks=around.sinks,
@@ -144,6 +148,7 @@ def assemble(
         kv_trusted=lambda: dispatch.budget is None or dispatch.budget.trusted,
         invalid_rates=invalid_rates,
         success_reward=recipe.evaluation.success_reward,
+        stop_tokens=renderer.stop_tokens,
         costs=None if fold is None else fold.now,
     )
     fed = [*feeds(rule, dispatch, scheduler, around.clock.now), *cost_feeds(fold, dispatch, around.executor)]
@@ -175,7 +180,7 @@ def needs_costs(recipe: Recipe) -> bool:
 
 
 def _dispatch(
-    recipe: Recipe, engine: TorchEngine, costs: CurrentCosts | None, around: Surroundings, rule: Priority
+    recipe: Recipe, engine: Engine, costs: CurrentCosts | None, around: Surroundings, rule: Priority
 ) -> Dispatch:
     return Dispatch(
         engines=[engine],

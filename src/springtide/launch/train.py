@@ -20,6 +20,7 @@ from springtide.evaluation.result import RunResult, history
 from springtide.launch.assembly import Assembly, Surroundings, assemble, make_engine, needs_costs
 from springtide.launch.chats import Chat
 from springtide.launch.checkpoints import RunCheckpoints
+from springtide.launch.customize import Customize
 from springtide.launch.lanes import lane_threads, start_lane
 from springtide.launch.preparation import Preparation, open_source
 from springtide.policy.device import kept_heap
@@ -35,13 +36,9 @@ from springtide.telemetry.sink import Sink, SinkGroup
 from springtide.telemetry.status import StatusBoard, View
 from springtide.telemetry.tensorboard import tensorboard_sink
 from springtide.training.checkpoint import CheckpointStore
-from springtide.training.trainer import TorchTrainer
 
 FIRST_WAITS = {"engine": "start", "trainer": "start", "journal": "idle"}
 """What each lane waits for until somebody says otherwise."""
-
-Customize = Callable[[TorchTrainer], None]
-"""Changes a trainer before its first step: wraps stages of its update (a check, a capture, a known fault)."""
 
 
 def train(
@@ -49,8 +46,8 @@ def train(
 ) -> RunResult:
     """Start or continue the run in `folder` and drive it to its end. Writes its report.
 
-    `view` is shown every change of the run's status. SpringtideError for everything that a user can mend; whatever is
-    raised, the folder can be resumed.
+    `view` is shown every change of the run's status; `customize` puts something around parts of the run.
+    SpringtideError for everything that a user can mend; whatever is raised, the folder can be resumed.
     """
     with kept_heap(), _board(recipe, folder, view) as board:
         result = asyncio.run(Run(recipe, folder, board, customize=customize).drive())
@@ -112,7 +109,7 @@ class Run:
         customize: Customize | None = None,
     ) -> None:
         self._recipe = recipe
-        self._customize = customize
+        self._customize = customize or Customize()
         self._chats = chats
         self._folder = folder
         self._board = board
@@ -161,10 +158,10 @@ class Run:
     async def _live(self, around: Surroundings) -> Assembly:
         """The run from its preparation to its last checkpoint."""
         self._board.update(phase="preparing", detail="environments")
-        async with open_source(self._recipe, self._folder) as source:
+        async with open_source(self._recipe, self._folder) as opened:
+            source = self._customize.source(opened)
             trainer, renderer = await self._preparation(around.executor).prepare(source)
-            if self._customize is not None:
-                self._customize(trainer)
+            self._customize.trainer(trainer)
             engine = await around.executor.run("engine", partial(make_engine, self._recipe, trainer), name="prepare")
             costs = None
             if needs_costs(self._recipe):
@@ -172,7 +169,8 @@ class Run:
             assembly = assemble(
                 self._recipe,
                 trainer=trainer,
-                engine=engine,
+                engine=self._customize.engine(engine),
+                sampler=self._customize.sampler,
                 costs=costs,
                 renderer=renderer,
                 source=source,

@@ -3,14 +3,21 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from springtide.core.group import Group
-from springtide.core.outcome import Valid
 from springtide.core.trajectory import Trajectory
 from springtide.ports.clock import Clock
 from springtide.ports.engine import EngineStats
 from springtide.ports.trainer import StepReport
+from springtide.runtime.group_metrics import (
+    completion_metrics,
+    environment_metrics,
+    mean,
+    reward_metrics,
+    signal_metrics,
+    staleness,
+)
 from springtide.runtime.invalid_rate import InvalidRates
 from springtide.scheduling.commands import Command, IssueGroup, StartMember, Train
 from springtide.scheduling.costs import CurrentCosts
@@ -54,10 +61,11 @@ class Monitor:
         engine_stats: Callable[[], EngineStats],
         invalid_rates: InvalidRates,
         success_reward: float,
+        stop_tokens: Collection[int] = (),
         kv_trusted: Callable[[], bool] = lambda: True,
         costs: CurrentCosts | None = None,
     ) -> None:
-        """`costs`: as they are fitted, where they are."""
+        """`stop_tokens`: those that end a turn. `costs`: as they are fitted, where they are."""
         self._sinks = sinks
         self._board = board
         self._ledger = ledger
@@ -68,6 +76,7 @@ class Monitor:
         self._costs = costs
         self._invalid_rates = invalid_rates
         self._success_reward = success_reward
+        self._stop_tokens = stop_tokens
         self.evaluations: dict[int, EvaluationFinished] = {}
         self._begun: float | None = None
         self._last_step: float | None = None
@@ -162,21 +171,23 @@ class Monitor:
         """What the step and its groups say about themselves, with what is known about the way there."""
         version = report.step - 1
         members = [member for group in groups for member in group.members]
-        staleness = [_staleness(group, version) for group in groups]
+        ages = [staleness(group, version) for group in groups]
         metrics = {
             **report.metrics,
-            **_reward_metrics(members, self._success_reward),
-            **_environment_metrics(members),
-            "staleness/mean": sum(staleness) / len(staleness),
-            "staleness/max": float(max(staleness)),
-            "rollout/turns": _mean([member.turns for member in members]),
-            "rollout/tokens": _mean([member.trained_tokens for member in members]),
-            "rollout/episode_seconds": _mean([member.seconds for member in members]),
+            **reward_metrics(groups, self._success_reward),
+            **signal_metrics(groups, self._success_reward),
+            **completion_metrics(groups, self._stop_tokens),
+            **environment_metrics(groups),
+            "staleness/mean": mean(ages),
+            "staleness/max": float(max(ages)),
+            "rollout/turns": mean([member.turns for member in members]),
+            "rollout/tokens": mean([member.trained_tokens for member in members]),
+            "rollout/episode_seconds": mean([member.seconds for member in members]),
             **around,
         }
         self._write(report.step, metrics)
         self._board.update(
-            reward=metrics["reward/mean"], entropy=report.metrics.get("train/entropy"), staleness=max(staleness)
+            reward=metrics["reward/mean"], entropy=report.metrics.get("train/entropy"), staleness=max(ages)
         )
 
     def _close_version(self, version: int) -> None:
@@ -256,32 +267,3 @@ class Monitor:
             "engine/probe_kl": stats.probe_k3 / stats.probed,
             "engine/kv_trusted": float(self._kv_trusted()),
         }
-
-
-def _staleness(group: Group, version: int) -> int:
-    oldest = [member.oldest_version for member in group.valid_members if member.oldest_version is not None]
-    return version - min(oldest, default=version)
-
-
-def _reward_metrics(members: Sequence[Trajectory], success_reward: float) -> dict[str, float]:
-    rewards = [member.reward for member in members if member.reward is not None]
-    mean = _mean(rewards)
-    variance = sum((reward - mean) ** 2 for reward in rewards) / max(len(rewards) - 1, 1)
-    return {
-        "reward/mean": mean,
-        "reward/standard_error": (variance / max(len(rewards), 1)) ** 0.5,
-        "reward/success": _mean([float(reward >= success_reward) for reward in rewards]),
-    }
-
-
-def _environment_metrics(members: Sequence[Trajectory]) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
-    for member in members:
-        if isinstance(member.outcome, Valid):
-            for name, value in member.outcome.metrics.items():
-                values.setdefault(f"environment/{name}", []).append(value)
-    return {name: _mean(numbers) for name, numbers in sorted(values.items())}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

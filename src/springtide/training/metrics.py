@@ -11,7 +11,7 @@ import torch
 
 from springtide.training.batch import Batch
 from springtide.training.logprob import Logprobs
-from springtide.training.loss import LossTerms
+from springtide.training.loss import LOG_RATIO_BOUND, LossTerms
 from springtide.training.optimizer import GradientReport
 from springtide.training.packing import MicroBatch
 
@@ -23,6 +23,7 @@ class Tally:
         self._device = device
         self._sums: dict[str, torch.Tensor] = {}
         self._maxima: dict[str, torch.Tensor] = {}
+        self._mismatch: dict[str, torch.Tensor] = {}
         self._steps: list[GradientReport] = []
         self.skipped_tokens = 0
         self._tokens = 0
@@ -38,6 +39,24 @@ class Tally:
         for name, value in terms.maxima.items():
             known = self._maxima.get(name)
             self._maxima[name] = value if known is None else torch.maximum(known, value)
+
+    def add_mismatch(self, current: Logprobs, micro: MicroBatch) -> None:
+        """Account for how far the trainer's log-probs are from the stored ones of the same tokens. To be called before
+        the step changes any weight: what it changes is no mismatch."""
+        difference = (current.values.detach() - micro.behaviour)[current.inside].abs().clamp_max(LOG_RATIO_BOUND)
+        if not difference.numel():
+            return
+        behaviour = micro.behaviour[current.inside].exp()
+        gap = (current.values.detach()[current.inside].exp() - behaviour).abs()
+        known = self._mismatch
+        for name, value in {
+            "tokens": torch.full((), float(difference.numel()), device=self._device),
+            "difference": difference.sum(),
+            "probability": gap.sum(),
+            "factor": difference.exp().sum(),
+        }.items():
+            known[name] = known.get(name, torch.zeros((), device=self._device)) + value
+        known["max"] = torch.maximum(known.get("max", difference.max()), difference.max())
 
     def add_step(self, report: GradientReport, *, tokens: int) -> None:
         """Account for one optimizer update over `tokens` trained tokens."""
@@ -55,7 +74,7 @@ class Tally:
         norms = [report.norm for report in self._steps if report.applied]
         if norms:
             found["train/grad_norm"] = math.fsum(norms) / len(norms)
-        return found | self._token_metrics() | batch_metrics(batch)
+        return found | self._token_metrics() | self._mismatch_metrics() | batch_metrics(batch)
 
     def _token_metrics(self) -> dict[str, float]:
         if self._tokens == 0:
@@ -81,6 +100,17 @@ class Tally:
             "train/padded_tokens": float(self._padded),
         }
 
+    def _mismatch_metrics(self) -> dict[str, float]:
+        if not self._mismatch:
+            return {}
+        sums = _read(self._mismatch)
+        return {
+            "mismatch/logp_difference": sums["difference"] / sums["tokens"],
+            "mismatch/logp_difference_max": sums["max"],
+            "mismatch/probability_difference": sums["probability"] / sums["tokens"],
+            "mismatch/error_factor": sums["factor"] / sums["tokens"],
+        }
+
 
 def batch_metrics(batch: Batch) -> dict[str, float]:
     """What the batch says before any model reads it."""
@@ -98,6 +128,10 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
     trained = [row.behaviour[row.mask] for row in batch.rows if row.trained_tokens]
     if trained:
         found["train/behaviour_nll"] = -float(np.concatenate(trained).mean(dtype=np.float64))
+        weights = [row.trained_tokens for row in batch.rows if row.trained_tokens]
+        advantages = [row.advantage for row in batch.rows if row.trained_tokens]
+        found["advantage/mean"] = float(np.average(advantages, weights=weights))
+        found["advantage/min"], found["advantage/max"] = min(advantages), max(advantages)
     return found
 
 

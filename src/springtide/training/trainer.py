@@ -107,8 +107,10 @@ class TorchTrainer:
             self._reference.forget(groups)
         metrics = tally.metrics(batch, learning_rate=self._rate())
         self._number = step
+        before = self._version.digest
         with self._books.updates(0):
             self._version = self._measure()
+        metrics["train/weights_changed"] = float(self._version.digest != before)
         return StepReport(
             step=step,
             version=self._version,

@@ -47,7 +47,7 @@ def run_update(
     packed = [pack(rows, budget=budget, device=device, share=share) for rows in moving]
     proximals = [_proximals(micros, stages, model, plan, first=i == 0) for i, micros in enumerate(packed)]
     tally = Tally(device)
-    for part, rows, micros, fixed in zip(parts, moving, packed, proximals, strict=True):
+    for number, (part, rows, micros, fixed) in enumerate(zip(parts, moving, packed, proximals, strict=True)):
         denominator = sum(row.trained_tokens for row in part)
         for micro, proximal in zip(micros, fixed, strict=True):
             current = stages.logprob(model, micro)
@@ -55,6 +55,8 @@ def run_update(
             terms = stages.loss(_loss_inputs(micro, current=current, proximal=proximal, reference=anchor))
             (terms.total / denominator).backward()  # type: ignore[no-untyped-call]
             tally.add_tokens(terms, current, micro, share=1.0 / (denominator * len(parts)))
+            if number == 0:
+                tally.add_mismatch(current, micro)
         if micros:
             tally.add_step(stages.step(), tokens=denominator)
     return batch, tally

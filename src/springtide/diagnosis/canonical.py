@@ -1,0 +1,198 @@
+"""From a log of one run to its frame: canonical names and units, one value per step, and what is missing with its
+reason.
+
+Of several keys for one metric the first in the table that the run has counts. A key with `*` for a metric without one
+is averaged over all that match. Values that the metric cannot take are dropped; where they are many the key means
+something else in this version, and the metric is unavailable.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.diagnosis.alias import Alias, AliasTable
+from springtide.diagnosis.frame import Frame, Series, Unavailable
+from springtide.diagnosis.keys import KeyMap
+from springtide.diagnosis.log import Log, Note, Row
+from springtide.diagnosis.metric import CanonicalMetric, metrics
+from springtide.diagnosis.setting import canonical_settings
+
+TOLERANCE = 1e-3
+"""By how much a value may be outside of its range: frameworks round, and average with rounding."""
+
+FEW = 0.02
+"""Share of values outside of the range up to which they are taken for damage to the file."""
+
+
+class Column(NamedTuple):
+    """One key of the log: its values by step, the last that was written for a step counts."""
+
+    key: str
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+def canonical(log: Log, table: AliasTable) -> Frame:
+    """`log` holds one run, its rows have steps."""
+    keys = KeyMap(table)
+    columns = _columns(log.rows, {*table.step})
+    chosen, unknown = _choose(columns, keys)
+    series: dict[str, Series] = {}
+    unavailable: dict[str, Unavailable] = {}
+    notes: list[Note] = []
+    window = _window(log, table)
+    for (metric, alias_name), found in chosen.items():
+        alias, kind = table.metrics[alias_name], _kind(metric)
+        column = _scaled(_mean(found), alias, columns)
+        checked, complaint = _checked(metric, column, kind)
+        if complaint:
+            notes.append(Note(text=complaint))
+        if checked is None:
+            unavailable[metric] = Unavailable(metric, complaint, alias.turn_on)
+        else:
+            series[metric] = Series(metric, column.key, checked.steps, checked.values, alias.aggregate, window)
+    for metric, missing in _missing(table, series).items():
+        unavailable.setdefault(metric, missing)
+    return Frame(
+        source=log.source,
+        framework=table.framework,
+        series=series,
+        unavailable=unavailable,
+        settings=canonical_settings(log.settings, table),
+        rows=len(log.rows),
+        notes=(*log.notes, *notes),
+        error=log.error,
+        checkpoints=log.checkpoints,
+        last_only=log.last_only,
+        samples=log.samples,
+        unknown=unknown,
+    )
+
+
+def _columns(rows: Sequence[Row], steps: set[str]) -> dict[str, Column]:
+    at: dict[str, list[int]] = {}
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for key, value in row.values.items():
+            if key in values:
+                values[key].append(value)
+                at[key].append(row.step or 0)
+            else:
+                values[key], at[key] = [value], [row.step or 0]
+    return {key: _column(key, at[key], values[key]) for key in values if key not in steps}
+
+
+def _column(key: str, at: list[int], values: list[float]) -> Column:
+    steps, numbers = np.array(at, np.int64), np.array(values, np.float64)
+    if len(steps) > 1 and not (np.diff(steps) > 0).all():
+        order = np.argsort(steps, kind="stable")
+        steps, numbers = steps[order], numbers[order]
+        last = np.append(np.diff(steps) > 0, True)
+        steps, numbers = steps[last], numbers[last]
+    return Column(key, steps, numbers)
+
+
+def _choose(columns: Mapping[str, Column], keys: KeyMap) -> tuple[dict[tuple[str, str], list[Column]], tuple[str, ...]]:
+    """Per metric the columns of its best key; and keys that nothing covers."""
+    ranks: dict[tuple[str, str], int] = {}
+    chosen: dict[tuple[str, str], list[Column]] = {}
+    unknown = []
+    for key, column in columns.items():
+        found = keys.find(key)
+        if not found and not keys.ignored(key):
+            unknown.append(key)
+        for metric, alias, rank in found:
+            name = metric, alias
+            if rank < ranks.get(name, len(columns) + 1_000):
+                ranks[name], chosen[name] = rank, [column]
+            elif rank == ranks[name]:
+                chosen[name].append(column)
+    return chosen, tuple(sorted(unknown))
+
+
+def _mean(found: Sequence[Column]) -> Column:
+    if len(found) == 1:
+        return found[0]
+    steps = np.unique(np.concatenate([each.steps for each in found]))
+    total, count = np.zeros(len(steps)), np.zeros(len(steps))
+    for each in found:
+        place = np.searchsorted(steps, each.steps)
+        total[place] += each.values
+        count[place] += 1
+    return Column(", ".join(each.key for each in found[:4]), steps, total / count)
+
+
+def _scaled(column: Column, alias: Alias, columns: Mapping[str, Column]) -> Column:
+    values = column.values
+    if alias.over:
+        values = values / _divisor(column, alias.over, columns)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return column._replace(values=values * alias.scale + alias.offset)
+
+
+def _divisor(column: Column, over: Sequence[str], columns: Mapping[str, Column]) -> NDArray[np.float64]:
+    """The sum of the keys at the column's steps; not a number where one is missing or the sum is 0."""
+    total = np.zeros(len(column.steps))
+    for key in over:
+        part = np.full(len(column.steps), math.nan)
+        if key in columns:
+            _, here, there = np.intersect1d(column.steps, columns[key].steps, return_indices=True)
+            part[here] = columns[key].values[there]
+        total += part
+    total[total == 0] = math.nan
+    return total
+
+
+def _checked(metric: str, column: Column, kind: CanonicalMetric | None) -> tuple[Column | None, str]:
+    """The column without values that the metric cannot take, None if there are too many; and a sentence if any."""
+    low = -math.inf if kind is None or kind.low is None else kind.low
+    high = math.inf if kind is None or kind.high is None else kind.high
+    margin = TOLERANCE * max(1.0, *(abs(each) for each in (low, high) if math.isfinite(each)), 0.0)
+    with np.errstate(invalid="ignore"):
+        outside = np.isfinite(column.values) & ((column.values < low - margin) | (column.values > high + margin))
+    if not outside.any():
+        return column._replace(
+            values=np.where(np.isfinite(column.values), column.values.clip(low, high), column.values)
+        ), ""
+    first = int(np.flatnonzero(outside)[0])
+    example = f"{column.values[first]:.6g} at step {column.steps[first]}"
+    span = f"from {low:g} to {high:g}" if math.isfinite(high) and math.isfinite(low) else f"at least {low:g}"
+    span = f"at most {high:g}" if not math.isfinite(low) else span
+    if outside.sum() > max(1.0, FEW * len(outside)) or len(outside) < 10:
+        return None, f"{column.key} is not {metric} in this log: that is {span}, and it is {example}."
+    kept = column._replace(steps=column.steps[~outside], values=column.values[~outside])
+    return (
+        kept,
+        f"{outside.sum()} values of {column.key} are impossible and do not count ({example}; {metric} is {span}).",
+    )
+
+
+def _kind(metric: str) -> CanonicalMetric | None:
+    """The entry of a metric, or of the family that it belongs to."""
+    known = metrics()
+    return known.get(metric) or known.get(metric.rpartition("/")[0] + "/*")
+
+
+def _window(log: Log, table: AliasTable) -> int:
+    """Train steps that a value covers: as the container says, or what is between two rows where loggers average."""
+    if log.window > 1 or not table.averages:
+        return log.window
+    steps = sorted({row.step for row in log.rows if row.step is not None and row.kind == "train"})
+    return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
+
+
+def _missing(table: AliasTable, series: Mapping[str, Any]) -> dict[str, Unavailable]:
+    found = {}
+    families = {name.rpartition("/")[0] for name in series}
+    for name, alias in table.metrics.items():
+        if name in series or (name.endswith("/*") and name[:-2] in families):
+            continue
+        since = f"; {table.title} logs it since {alias.since}" if alias.since else ""
+        found[name] = Unavailable(name, f"The log has no {alias.keys[0]}{since}.", alias.turn_on)
+    for name, instead in table.never.items():
+        if name not in series:
+            found[name] = Unavailable(name, f"{table.title} does not log it.", instead)
+    return found

@@ -1,0 +1,51 @@
+"""The way in: everything that a path holds, as one frame per run.
+
+Containers are found, read, cut into runs, and brought to canonical names; what several containers say of one run
+becomes one frame. Nothing is run, imported or written that the path names.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from springtide.core.errors import UsageError
+from springtide.diagnosis.beside import with_neighbours
+from springtide.diagnosis.canonical import canonical
+from springtide.diagnosis.find import Source, sources
+from springtide.diagnosis.frame import Frame
+from springtide.diagnosis.identify import identify
+from springtide.diagnosis.join import join
+from springtide.diagnosis.log import Log, Note
+from springtide.diagnosis.split import split
+
+
+def read(path: Path) -> list[Frame]:
+    """One frame per run, in the order of their names; none if there is nothing to read.
+
+    UsageError if the path does not exist or may not be read.
+    """
+    if not path.exists():
+        raise UsageError(f"There is nothing at {path}: give a log file, or the folder of a run or of several.")
+    return join([frame for source in sources(path) for frame in read_source(source)])
+
+
+def read_source(source: Source) -> list[Frame]:
+    """Frames of one container."""
+    return [frame for log in _logs(source) for frame in frames_of(log)]
+
+
+def frames_of(log: Log) -> list[Frame]:
+    """Frames of the runs in one log."""
+    runs = split(log)
+    table = identify(log)
+    frames = [canonical(with_neighbours(run), table) for run in runs]
+    if len(frames) == 1:
+        return frames
+    return [replace(frame, source=Path(f"{frame.source}#{number}")) for number, frame in enumerate(frames, 1)]
+
+
+def _logs(source: Source) -> list[Log]:
+    try:
+        return source.reader.read(source.path)
+    except OSError as error:
+        note = Note(text=f"It could not be read: {error.strerror or error}.")
+        return [Log(source=source.path, container=source.reader.__name__.rpartition(".")[2], rows=(), notes=(note,))]
