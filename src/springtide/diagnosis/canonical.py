@@ -129,8 +129,10 @@ def _scaled(column: Column, alias: Alias, columns: Mapping[str, Column]) -> Colu
     values = column.values
     if alias.over:
         values = values / _divisor(column, alias.over, columns)
+    if alias.lag:
+        values = column.steps - values
     with np.errstate(over="ignore", invalid="ignore"):
-        return column._replace(values=values * alias.scale + alias.offset)
+        return column._replace(values=values * alias.scales.get(column.key, alias.scale) + alias.offset)
 
 
 def _divisor(column: Column, over: Sequence[str], columns: Mapping[str, Column]) -> NDArray[np.float64]:

@@ -15,6 +15,10 @@ from springtide.diagnosis.log import Log
 READERS = (
     "springtide_run",
     "trainer_state",
+    "wandb_run",
+    "jsonl",
+    "json_rows",
+    "csv_table",
     "console",
 )
 
