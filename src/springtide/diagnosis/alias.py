@@ -24,7 +24,7 @@ class Alias(StrictModel):
     scales: dict[str, float] = Field({}, description="Factors of keys that have another than that.")
     offset: float = Field(0.0, description="Added after scaling: 1 with a scale of -1 makes a share of its complement.")
     over: tuple[str, ...] = Field((), description="Keys by whose sum the value is divided first.")
-    lag: bool = Field(False, description="The value is a step, and the metric is how far the row's step is ahead of it.")
+    lag: bool = Field(False, description="The value is a step; the metric is how far the row's step is ahead of it.")
     turn_on: str = ""
     since: str = Field("", description="Version or date from which on the framework logs it.")
     note: str = Field("", description="What else the key may mean, and in which versions.")

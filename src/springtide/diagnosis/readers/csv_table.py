@@ -6,7 +6,7 @@ for the plot. It gives a log per run; several exports of the same runs are put t
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from springtide.diagnosis.readers.head import head, is_text
 from springtide.diagnosis.readers.values import number, step_of
 
 SUFFIXES = (".csv", ".tsv")
-EXPORT = re.compile(r"(?P<run>.+?) - (?P<key>.+)", re.DOTALL)
+EXPORT = re.compile(r"(?P<run>.+) - (?P<key>.+)", re.DOTALL)
 RANGE = ("__MIN", "__MAX")
 CONTAINER = "wandb_export"
 WIDEST = 10_000
@@ -55,13 +55,16 @@ def read(path: Path) -> list[Log]:
 
 def put_together(logs: Iterable[Log]) -> list[Log]:
     """Exports of one run from one folder, each of another metric, become one log."""
-    found: dict[tuple[str, object], Log] = {}
+    found: list[Log] = []
+    places: dict[tuple[Path, str], int] = {}
     for log in logs:
-        exported = log.container == CONTAINER
-        name = (str(log.source.parent / log.source.name.partition("#")[2]), True) if exported else (str(log.source), log)
-        known = found.get(name)
-        found[name] = log if known is None else _both(known, log)
-    return list(found.values())
+        name = log.source.parent, log.source.name.partition("#")[2]
+        if log.container == CONTAINER and name in places:
+            found[places[name]] = _both(found[places[name]], log)
+        else:
+            places[name] = len(found)
+            found.append(log)
+    return found
 
 
 def _both(one: Log, other: Log) -> Log:
@@ -76,7 +79,7 @@ def _delimiter(path: Path) -> str:
     return max(",", ";", "\t", key=lambda mark: first.count(mark.encode()))
 
 
-def _rows(lines: Iterable[str], delimiter: str) -> Iterable[list[str]]:
+def _rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=delimiter)
 
 
@@ -115,11 +118,12 @@ def _exports(
                 step = None if axis is None or axis >= len(row) else step_of(row[axis])
                 rows.setdefault(match["run"], []).append(Row(values={match["key"]: value}, step=step))
     return [
-        Log(source=path.with_name(f"{path.name}#{_safe(run)}"), container=CONTAINER, rows=tuple(found), notes=tuple(notes))
+        Log(source=_source(path, run), container=CONTAINER, rows=tuple(found), notes=tuple(notes))
         for run, found in rows.items()
     ]
 
 
-def _safe(run: str) -> str:
+def _source(path: Path, run: str) -> Path:
     """Text from outside as part of a name: printable, and no path."""
-    return "".join(each if each.isprintable() and each not in "/\\" else "_" for each in run)[:120]
+    safe = "".join(each if each.isprintable() and each not in "/\\" else "_" for each in run)[:120]
+    return path.with_name(f"{path.name}#{safe}")

@@ -1,4 +1,5 @@
-"""A JSON file that is a history: a list of rows, an object with such a list inside, or one list of values per metric."""
+"""A JSON file that is a history: a list of rows, an object with such a list inside, or one list of values per
+metric."""
 
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -40,7 +41,7 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
 
 def _history(place: Any) -> list[Mapping[str, Any]]:
     if isinstance(place, list) and len(place) > 1:
-        rows = [row for row in place if isinstance(row, dict)]
+        rows: list[Mapping[str, Any]] = [row for row in place if isinstance(row, dict)]
         return rows if rows and sum(is_row(row) for row in rows) > 0.8 * len(place) else []
     if isinstance(place, dict):
         columns = {name: value for name, value in place.items() if _is_column(value)}
@@ -55,4 +56,6 @@ def _history(place: Any) -> list[Mapping[str, Any]]:
 
 
 def _is_column(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 2 and all(each is None or number(each) is not None for each in value)
+    return (
+        isinstance(value, list) and len(value) > 2 and all(each is None or number(each) is not None for each in value)
+    )

@@ -18,6 +18,20 @@ NOT_METRICS = ("checkpoints.jsonl",)
 ENVELOPES = ("data", "metrics", "values")
 """Where some loggers put the values, beside the step."""
 
+SAID = (
+    "prompt",
+    "completion",
+    "response",
+    "output",
+    "input",
+    "messages",
+    "question",
+    "answer",
+    "text",
+    "conversations",
+)
+"""Names under which a row of a dump has what was asked and said."""
+
 TEXT = 400
 """Characters from which a string is part of a rollout and not of a metric."""
 
@@ -67,6 +81,8 @@ def json_object(line: bytes) -> dict[str, Any] | None:
 
 def is_row(entry: Mapping[str, Any]) -> bool:
     """Numbers for the most part, and no long text."""
+    if any(isinstance(entry.get(name), str | list) for name in SAID):
+        return False
     texts = [value for value in entry.values() if isinstance(value, str)]
     if any(len(text) > TEXT for text in texts):
         return False

@@ -48,7 +48,8 @@ def step_of(value: Any) -> int | None:
 
 
 def numbers(mapping: Mapping[str, Any]) -> dict[str, float]:
-    """All numbers in a mapping, nested names joined by a slash; W&B's tables and images, which have a `_type`, aside."""
+    """All numbers in a mapping, nested names joined by a slash; W&B's tables and images, which have a `_type`,
+    aside."""
     found: dict[str, float] = {}
     _gather(mapping, "", found, DEPTH)
     return found

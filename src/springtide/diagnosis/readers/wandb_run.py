@@ -90,7 +90,9 @@ def _settings(path: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     found = settings_of(file.read_text(encoding="utf-8", errors="replace"))
-    return {name.replace(".value", "", 1): value for name, value in found.items() if not name.startswith(("_", "wandb"))}
+    return {
+        name.replace(".value", "", 1): value for name, value in found.items() if not name.startswith(("_", "wandb"))
+    }
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
