@@ -1,7 +1,8 @@
 """The way in: everything that a path holds, as one frame per run.
 
-Containers are found, read, cut into runs, and brought to canonical names; what several containers say of one run
-becomes one frame. Nothing is run, imported or written that the path names.
+Containers are found, read, put together where a run is scattered over them, cut into runs, and brought to canonical
+names; what several containers say of one run becomes one frame. Nothing is run, imported or written that the path
+names.
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ from springtide.diagnosis.beside import with_neighbours
 from springtide.diagnosis.canonical import canonical
 from springtide.diagnosis.find import Source, sources
 from springtide.diagnosis.frame import Frame
+from springtide.diagnosis.gather import gather
 from springtide.diagnosis.identify import identify
 from springtide.diagnosis.join import join
 from springtide.diagnosis.log import Log, Note
@@ -25,12 +27,13 @@ def read(path: Path) -> list[Frame]:
     """
     if not path.exists():
         raise UsageError(f"There is nothing at {path}: give a log file, or the folder of a run or of several.")
-    return join([frame for source in sources(path) for frame in read_source(source)])
+    logs = [log for source in sources(path) for log in _logs(source)]
+    return join([frame for log in gather(logs) for frame in frames_of(log)])
 
 
 def read_source(source: Source) -> list[Frame]:
     """Frames of one container."""
-    return [frame for log in _logs(source) for frame in frames_of(log)]
+    return [frame for log in gather(_logs(source)) for frame in frames_of(log)]
 
 
 def frames_of(log: Log) -> list[Frame]:

@@ -15,6 +15,12 @@ from springtide.diagnosis.log import Log
 READERS = (
     "springtide_run",
     "trainer_state",
+    "tensorboard",
+    "mlflow",
+    "trackio",
+    "prometheus",
+    "art",
+    "printed",
     "console",
 )
 
