@@ -1,7 +1,8 @@
 """The way in: everything that a path holds, as one frame per run.
 
-Containers are found, read, cut into runs, and brought to canonical names; what several containers say of one run
-becomes one frame. Nothing is run, imported or written that the path names.
+Containers are found, read, put together where a run is scattered over them, cut into runs, and brought to canonical
+names; what several containers say of one run becomes one frame. Nothing is run, imported or written that the path
+names.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from springtide.diagnosis.beside import with_neighbours
 from springtide.diagnosis.canonical import canonical
 from springtide.diagnosis.find import Source, find, run_folder
 from springtide.diagnosis.frame import Frame
+from springtide.diagnosis.gather import gather
 from springtide.diagnosis.identify import GENERIC, identify
 from springtide.diagnosis.join import join
 from springtide.diagnosis.log import Log, Note
@@ -29,7 +31,7 @@ def read(path: Path) -> list[Frame]:
         raise UsageError(f"There is nothing at {path}: give a log file, or the folder of a run or of several.")
     found = find(path)
     logs = put_together(log for source in found.sources for log in read_source(source))
-    frames = join([frame for log in logs for frame in frames_of(log)])
+    frames = join([frame for log in gather(logs) for frame in frames_of(log)])
     if not frames and found.samples:
         note = Note(text="There are rollouts here and no log of metrics.")
         return [Frame(source=path, framework=GENERIC, series={}, notes=(note,), samples=found.samples)]
