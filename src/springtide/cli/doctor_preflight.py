@@ -20,6 +20,41 @@ if TYPE_CHECKING:
 STYLES = {"SICK": "bold red", "WATCH": "yellow", "OK": "dim"}
 
 
+Configuration = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe of ours, or a TRL or verl configuration: JSON, TOML, YAML, Python, or a shell script.",
+    ),
+]
+BaseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--base",
+        metavar="FILE",
+        help="The base model on the tasks: a table with a pass rate for each, or its completions with rewards.",
+    ),
+]
+PassRate = Annotated[
+    str | None,
+    typer.Option("--pass-rate", metavar="RATE[:SD]", help="In place of a table: mean and spread over tasks."),
+]
+Success = Annotated[
+    float, typer.Option("--success", metavar="REWARD", help="Reward from which a completion of --base is right.")
+]
+AnswerTokens = Annotated[
+    str | None,
+    typer.Option("--answer-tokens", metavar="P50:P95", help="Median and 95th percentile of lengths, in tokens."),
+]
+Parameters = Annotated[
+    float | None, typer.Option("--parameters", metavar="N", min=1, help="The model's size, such as 7e9.")
+]
+Gpus = Annotated[int | None, typer.Option("--gpus", metavar="N", min=1, help="Devices, all nodes together.")]
+DeviceMemory = Annotated[
+    float | None, typer.Option("--device-memory", metavar="GIB", min=0.1, help="Memory of each device.")
+]
+
+
 def register(app: typer.Typer) -> None:
     app.command(
         "preflight",
@@ -32,44 +67,15 @@ def register(app: typer.Typer) -> None:
 
 
 def preflight(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A recipe of ours, or a TRL or verl configuration: JSON, TOML, YAML, Python, or a shell script.",
-        ),
-    ],
+    recipe: Configuration,
     overrides: Overrides = None,
-    base: Annotated[
-        Path | None,
-        typer.Option(
-            "--base",
-            metavar="FILE",
-            help="The base model on the tasks: a table with a pass rate for each, or its completions with rewards.",
-        ),
-    ] = None,
-    pass_rate: Annotated[
-        str | None,
-        typer.Option(
-            "--pass-rate", metavar="RATE[:SD]", help="In place of a table: its mean, and its spread over tasks."
-        ),
-    ] = None,
-    success: Annotated[
-        float, typer.Option("--success", metavar="REWARD", help="Reward from which a completion of --base is right.")
-    ] = 1.0,
-    answer_tokens: Annotated[
-        str | None,
-        typer.Option(
-            "--answer-tokens", metavar="P50:P95", help="Median and 95th percentile of completions, in tokens."
-        ),
-    ] = None,
-    parameters: Annotated[
-        float | None, typer.Option("--parameters", metavar="N", min=1, help="The model's size, such as 7e9.")
-    ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", min=1, help="Devices, all nodes together.")] = None,
-    device_memory: Annotated[
-        float | None, typer.Option("--device-memory", metavar="GIB", min=0.1, help="Memory of each device.")
-    ] = None,
+    base: BaseFile = None,
+    pass_rate: PassRate = None,
+    success: Success = 1.0,
+    answer_tokens: AnswerTokens = None,
+    parameters: Parameters = None,
+    gpus: Gpus = None,
+    device_memory: DeviceMemory = None,
     as_json: Json = False,
 ) -> None:
     """Say what a run will run into before it starts: contradictions, groups without a signal, truncation, memory.
