@@ -7,7 +7,7 @@ import numpy as np
 from springtide.diagnosis.frame import Frame, Series, Unavailable
 from springtide.diagnosis.log import Note
 from springtide.diagnosis.reports.account import Examined
-from springtide.diagnosis.verdict import Cause, Diagnosis, Evidence, Missing, Mover, Symptom, Verdict
+from springtide.diagnosis.verdict import Cause, Diagnosis, Evidence, Excerpt, Missing, Mover, Symptom, Verdict
 
 STEPS = np.arange(0, 400, 10)
 
@@ -72,7 +72,8 @@ def sick(*, source="outputs/trainer_state.json", text="completion/truncated is 0
                     ),
                 ),
                 causes=(rate, stop),
-                next_check="compare the lengths of completions that ended by themselves",
+                next_check=rate.check,
+                rows=(Excerpt(place="rollouts/220.jsonl:3", step=220, text=text, why="no end", group="7", reward=0.5),),
                 measured="found in 3 of 3, wrong on 0 of 20",
             ),
         ),

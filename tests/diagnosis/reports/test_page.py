@@ -73,7 +73,7 @@ def test_any_text_leaves_it_well_formed(text):
 
 def test_curves_have_the_onset_the_mover_and_the_way_back_at_their_steps():
     root = tree(page([sick()]))
-    curves = {each.find(".//strong").text: each for each in root.iter("figure")}
+    curves = {each.find(".//strong").text: each for each in root.iter("figure") if each.get("class") == "curve"}
     assert list(curves)[:3] == ["reward/mean", "train/entropy", "completion/truncated"]
     marks = {path.get("class"): path.get("d") for path in curves["completion/truncated"].iter("path")}
     assert marks["onset"].startswith(f"M{WIDTH * 220 / 390:.1f} 0V")
@@ -119,3 +119,20 @@ def test_a_long_run_is_thinned_but_keeps_its_spike():
 def test_a_mark_outside_of_the_run_is_not_drawn():
     told = figure(series("reward/mean", np.ones(len(STEPS))), DOMAIN, [Mark("onset", 5000, "later")])
     assert drawn(told, "onset") == []
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_colours_can_be_read_in_light_and_in_dark(scheme):
+    """By the contrast of 4.5 that WCAG 2 asks of text."""
+    names = dict(re.findall(r"--(\w+): (#\w{6})", page([sick()]).split("@media")[scheme]))
+    assert len(names) == 10
+    for ground in ("paper", "card"):
+        for ink in names.keys() - {"paper", "card", "edge"}:
+            bright, dark = sorted((luminance(names[ground]), luminance(names[ink])), reverse=True)
+            assert (bright + 0.05) / (dark + 0.05) >= 4.5, (ground, ink)

@@ -43,13 +43,14 @@ def test_every_view_says_what_a_colleague_needs_in_that_order(view):
         "step 100, the last checkpoint before train/entropy moved",
         "the learning rate is too high",
         "entropy rose before lengths did",
-        "compare the lengths of completions that ended by themselves",
+        "run 50 steps from the checkpoint at half the rate",
         "Change (TRL)",
         "learning_rate = 5e-7",
         "no end-of-text token is learnt",
         "line 41: half a line",
         "beta = 0.001",
         "S23",
+        "step 220, group 7, reward 0.5, rollouts/220.jsonl:3: no end",
     ]
     ordered = needed[:9] if view is terminal else needed[:3]
     places = [told.index(each) for each in ordered]
@@ -89,6 +90,17 @@ def test_without_a_checkpoint_before_the_first_mover_no_step_is_promised():
     examined = sick()
     told = account(Examined(examined.frame, replace(examined.diagnosis, rollback_step=None)))
     assert told.rollback == "no checkpoint before step 180 is known; the first is of step 100"
+
+
+def test_a_cause_that_is_hardly_less_likely_is_said_to_be():
+    from msgspec.structs import replace
+
+    examined = sick()
+    first, second = examined.diagnosis.causes
+    close = replace(examined.diagnosis, causes=(first, replace(second, score=first.score - 0.1)))
+    told = terminal([Examined(examined.frame, close)])
+    assert "no end-of-text token is learnt (about as likely)" in told
+    assert "about as likely" not in terminal([examined])
 
 
 def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():

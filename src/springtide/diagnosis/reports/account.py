@@ -11,10 +11,14 @@ from springtide.diagnosis.alias import tables
 from springtide.diagnosis.frame import Frame
 from springtide.diagnosis.metric import metrics
 from springtide.diagnosis.rule import rules
-from springtide.diagnosis.verdict import Cause, Diagnosis, Symptom, Verdict
+from springtide.diagnosis.verdict import Cause, Diagnosis, Excerpt, Symptom, Verdict
 
 SEVERITY = (Verdict.SICK, Verdict.WATCH, Verdict.INSUFFICIENT, Verdict.UNAVAILABLE, Verdict.OK)
 """The worst first. What could not be judged stands before what is fine: silence is no health."""
+
+
+CLOSE = 0.5
+"""Log-odds within which two causes are about as likely."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class Account:
-    """`findings`: SICK and WATCH, the worst and earliest first. `causes`: of the run as a whole, the likeliest first.
-    `gaps`: what can be turned on, the most telling first; `never`: what this framework has no key for."""
+    """`findings`: SICK and WATCH, the worst first and otherwise as the diagnosis has them. `causes`: of
+    the run as a whole, the likeliest first. `gaps`: what can be turned on, the most telling first; `never`: what this
+    framework has no key for."""
 
     source: str
     framework: str
@@ -76,7 +81,7 @@ def account(examined: Examined) -> Account:
         mover=_mover(found),
         rollback=_rollback(found, frame),
         causes=causes,
-        next_check=findings[0].next_check or (causes[0].check if causes else "") if findings else "",
+        next_check=_next_check(findings, causes),
         gaps=tuple(gap for gap in gaps if gap.turn_on),
         never=tuple(gap for gap in gaps if not gap.turn_on),
         not_checked=tuple(sorted(found.not_checked.items())),
@@ -100,6 +105,19 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=SEVERITY.index, default=Verdict.UNAVAILABLE)
 
 
+def cause_title(cause: Cause, causes: Sequence[Cause]) -> str:
+    """A cause's title among those of the run; that a rival is hardly less likely than the first is said with it."""
+    close = cause is not causes[0] and causes[0].score - cause.score < CLOSE
+    return f"{cause.title} (about as likely)" if close else cause.title
+
+
+def place(row: Excerpt) -> str:
+    """Where a completion stands and what it earned."""
+    facts = [f"step {row.step}", f"group {row.group}" * bool(row.group)]
+    facts += [f"reward {number(row.reward)}"] if row.reward is not None else []
+    return ", ".join([*(fact for fact in facts if fact), row.place])
+
+
 def since(symptom: Symptom) -> str:
     return "over the whole run" if symptom.onset_step is None else f"since step {symptom.onset_step}"
 
@@ -118,12 +136,14 @@ def number(value: float) -> str:
 
 def _findings(found: Diagnosis) -> tuple[Symptom, ...]:
     there = [each for each in found.symptoms if each.verdict in (Verdict.SICK, Verdict.WATCH)]
-    return tuple(sorted(there, key=lambda each: (SEVERITY.index(each.verdict), _onset(each), each.id)))
+    return tuple(sorted(there, key=lambda each: SEVERITY.index(each.verdict)))
 
 
-def _onset(symptom: Symptom) -> float:
-    """What holds over the whole run began with it, but says less than what changed."""
-    return float("inf") if symptom.onset_step is None else symptom.onset_step
+def _next_check(findings: Sequence[Symptom], causes: Sequence[Cause]) -> str:
+    """Of the likeliest cause of the run: what tells it from the others."""
+    if causes and causes[0].check:
+        return causes[0].check
+    return findings[0].next_check if findings else ""
 
 
 def _span(frame: Frame, found: Diagnosis) -> str:

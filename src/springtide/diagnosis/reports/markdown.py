@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from springtide.core.visible import one_line
-from springtide.diagnosis.reports.account import Account, Examined, account, since
+from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, place, since
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&!@])")
@@ -61,7 +61,7 @@ def _run(told: Account) -> list[str]:
     if told.findings:
         lines += _facts(told)
     if len(told.causes) > 1:
-        lines += ["### Or else", "", *_ranked(told.causes[1:], start=2), ""]
+        lines += ["### Or else", "", *_ranked(told.causes[1:], told.causes, start=2), ""]
     if told.findings:
         lines += ["### What was found", ""]
         for symptom in told.findings:
@@ -82,19 +82,20 @@ def _facts(told: Account) -> list[str]:
     return [f"- **{name}:** {said}" for name, said in facts if said] + [""]
 
 
-def _ranked(causes: Sequence[Cause], *, start: int) -> list[str]:
+def _ranked(shown: Sequence[Cause], causes: Sequence[Cause], *, start: int) -> list[str]:
     lines = []
-    for place, cause in enumerate(causes, start):
-        said = [literal(cause.title)] + [f"{literal(sign)}." for sign in cause.signs]
+    for rank, cause in enumerate(shown, start):
+        said = [literal(cause_title(cause, causes))] + [f"{literal(sign)}." for sign in cause.signs]
         said += [f"Check: {literal(cause.check)}"] * bool(cause.check)
         said += [f"Change: {literal(cause.remedy)}"] * bool(cause.remedy)
-        lines.append(f"{place}. " + " ".join(part if part.endswith((".", "?")) else f"{part}." for part in said))
+        lines.append(f"{rank}. " + " ".join(part if part.endswith((".", "?")) else f"{part}." for part in said))
     return lines
 
 
 def _symptom(symptom: Symptom) -> list[str]:
     lines = [f"**{symptom.verdict.value}** {literal(symptom.title)} ({literal(symptom.id)}), {since(symptom)}", ""]
     lines += [f"- {literal(each.text)}" for each in symptom.evidence]
+    lines += [f"- {literal(place(row))}: {literal(row.why)}\n\n  > {literal(row.text)}\n" for row in symptom.rows]
     measured = symptom.measured or "this rule has not been run on data"
     return [*lines, f"- How far to trust this rule: {literal(measured)}", ""]
 

@@ -9,9 +9,9 @@ from html import escape
 from importlib.resources import files
 
 from springtide import __version__
-from springtide.core.visible import one_line
+from springtide.core.visible import one_line, visible
 from springtide.diagnosis.frame import Frame
-from springtide.diagnosis.reports.account import Account, Examined, account, number, since, worst
+from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, number, place, since, worst
 from springtide.diagnosis.reports.curve import Domain, Mark, figure
 from springtide.diagnosis.verdict import Cause, Diagnosis, Evidence, Symptom, Verdict
 
@@ -36,13 +36,13 @@ def page(runs: Sequence[Examined]) -> str:
     body = [_overview(accounts)] if len(runs) > 1 else []
     body += [_run(index, each, told) for index, (each, told) in enumerate(zip(runs, accounts, strict=True), 1)]
     verdict = worst(told.verdict for told in accounts)
-    title = accounts[0].source if len(accounts) == 1 else f"{len(accounts)} runs"
+    name = accounts[0].source if len(accounts) == 1 else f"{len(accounts)} runs"
     style = (files("springtide.diagnosis.reports") / "style.css").read_text()
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
-        f"<title>{verdict.value}: {_say(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{verdict.value}: {_say(name)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(body)
         + f"\n<footer>Made by springtide {escape(__version__)} with <code>springtide doctor</code>. "
         "Verdicts are about what the log shows; what was not checked is said with each run.</footer>\n"
@@ -103,15 +103,15 @@ def _facts(told: Account) -> str:
     if told.causes and told.causes[0].remedy:
         facts.append((f"Change ({_say(told.framework)})", f'<span class="change">{_say(told.causes[0].remedy)}</span>'))
     if told.causes[1:]:
-        facts.append(("Or else", _ranked(told.causes[1:], start=2)))
+        facts.append(("Or else", _ranked(told.causes[1:], told.causes, start=2)))
     return '<dl class="facts">' + "".join(f"<dt>{name}</dt><dd>{said}</dd>" for name, said in facts if said) + "</dl>"
 
 
-def _ranked(causes: Sequence[Cause], *, start: int) -> str:
+def _ranked(shown: Sequence[Cause], causes: Sequence[Cause], *, start: int) -> str:
     items = []
-    for cause in causes:
+    for cause in shown:
         more = [f"Check: {cause.check}"] * bool(cause.check) + [f"Change: {cause.remedy}"] * bool(cause.remedy)
-        summary = f"<summary>{_say(cause.title)}</summary>" + _list((*cause.signs, *more))
+        summary = f"<summary>{_say(cause_title(cause, causes))}</summary>" + _list((*cause.signs, *more))
         items.append(f"<li><details>{summary}</details></li>")
     return f'<ol start="{start}">{"".join(items)}</ol>'
 
@@ -163,11 +163,16 @@ def _symptoms(findings: Sequence[Symptom]) -> str:
             f"{_say(symptom.title)} ({_say(symptom.id)}), {since(symptom)}</h3>"
         )
         parts.append(_list(each.text for each in symptom.evidence))
+        parts += [
+            f'<figure class="excerpt"><figcaption>{_say(place(row))}: {_say(row.why)}</figcaption>'
+            f"<blockquote>{escape(visible(row.text))}</blockquote></figure>"
+            for row in symptom.rows
+        ]
         if symptom.next_check:
             parts.append(f"<p>Next check: {_say(symptom.next_check)}</p>")
         if symptom.causes:
-            parts.append("<p>It may come from:</p>" + _ranked(symptom.causes, start=1))
-        rows = [_rows(each) for each in symptom.evidence if each.steps]
+            parts.append("<p>It may come from:</p>" + _ranked(symptom.causes, symptom.causes, start=1))
+        rows = [_rows(each) for each in symptom.evidence if each.values]
         if rows:
             parts.append("<details><summary>The rows behind it</summary>" + "".join(rows) + "</details>")
         measured = symptom.measured or "this rule has not been run on data"

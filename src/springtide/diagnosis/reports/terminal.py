@@ -13,7 +13,17 @@ from rich.text import Text
 
 from springtide.core.visible import one_line
 from springtide.diagnosis.frame import Frame, Series
-from springtide.diagnosis.reports.account import Account, Examined, Gap, account, number, since, worst
+from springtide.diagnosis.reports.account import (
+    Account,
+    Examined,
+    Gap,
+    account,
+    cause_title,
+    number,
+    place,
+    since,
+    worst,
+)
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 STYLES = {
@@ -27,6 +37,12 @@ STYLES = {
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24
 """Characters of a curve."""
+
+_READ = 3
+"""Completions of a symptom that are shown, and..."""
+
+_EXCERPT = 400
+"""...characters of each."""
 
 _GAPS = 4
 """Settings to turn on that are named without --verbose."""
@@ -61,7 +77,7 @@ def print_run(console: Console, frame: Frame, told: Account, *, verbose: bool = 
         )
         _print_symptom(console, frame, other)
         if verbose:
-            _print_causes(console, other.causes, verbose=True)
+            _print_causes(console, other.causes, other.causes)
     if told.notes:
         console.print()
         console.print(Text("About the log", "bold"))
@@ -108,6 +124,9 @@ def _print_symptom(console: Console, frame: Frame, symptom: Symptom) -> None:
         if series is not None and len(series) > 1 and (console.encoding or "").lower().startswith("utf"):
             line.append(curve(series), "cyan").append("  ")
         console.print(line.append(_say(each.text)))
+    for row in symptom.rows[:_READ]:
+        console.print(Text.assemble(f"  {_say(place(row))}: ", (_say(row.why), "yellow")))
+        console.print(Padding(Text(one_line(row.text, limit=_EXCERPT), "dim"), (0, 0, 0, 4)))
     if symptom.measured:
         console.print(Text(f"  How far to trust this rule: {_say(symptom.measured)}", "dim"))
 
@@ -120,35 +139,35 @@ def _print_facts(console: Console, told: Account, *, verbose: bool) -> None:
         if text:
             facts.add_row(title, Text(_say(text)))
     if told.causes:
-        facts.add_row("Most likely", _cause(told.causes[0]))
+        facts.add_row("Most likely", _cause(told.causes[0], told.causes))
     if told.next_check:
         facts.add_row("Next check", Text(_say(told.next_check)))
     if told.causes and told.causes[0].remedy:
         facts.add_row(f"Change ({told.framework})", Text(_say(told.causes[0].remedy), "green"))
     others = told.causes[1:] if verbose else told.causes[1:3]
     if others and not verbose:
-        named = "\n".join(f"{_say(cause.title)}: {_say(cause.check)}" for cause in others)
+        named = "\n".join(f"{_say(cause_title(cause, told.causes))}: {_say(cause.check)}" for cause in others)
         facts.add_row("Or else", Text(named))
     if facts.row_count:
         console.print()
         console.print(facts)
     if others and verbose:
         console.print(Text("Or else", "bold"))
-        _print_causes(console, others, verbose=True)
+        _print_causes(console, others, told.causes)
 
 
-def _cause(cause: Cause) -> Text:
-    text = Text(_say(cause.title), "bold")
+def _cause(cause: Cause, causes: Sequence[Cause]) -> Text:
+    text = Text(_say(cause_title(cause, causes)), "bold")
     for sign in cause.signs:
         text.append(f"\n{_say(sign)}", "not bold dim")
     return text
 
 
-def _print_causes(console: Console, causes: Sequence[Cause], *, verbose: bool) -> None:
-    for cause in causes:
-        text = _cause(cause)
+def _print_causes(console: Console, shown: Sequence[Cause], causes: Sequence[Cause]) -> None:
+    for cause in shown:
+        text = _cause(cause, causes)
         for label, said in (("check", cause.check), ("change", cause.remedy)):
-            if said and verbose:
+            if said:
                 text.append(f"\n{label}: {_say(said)}", "not bold")
         console.print(Padding(text, (0, 0, 0, 2)))
 
