@@ -96,9 +96,7 @@ def _columns(rows: Sequence[Row], steps: set[str]) -> dict[str, Column]:
     return {name: _column(name, at, found) for name, found in parts.items()}
 
 
-def _column(
-    name: str, at: NDArray[np.int64], parts: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]
-) -> Column:
+def _column(name: str, at: NDArray[np.int64], parts: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Column:
     places = np.concatenate([where for where, _ in parts])
     values = np.concatenate([found for _, found in parts])
     steps = at[places]
