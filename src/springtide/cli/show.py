@@ -1,11 +1,10 @@
 """`springtide show`: what a run's agent did. An overview, or one episode turn by turn as a person reads it.
 
-A terminal obeys control characters, and what a model or an environment says must give it no orders: they are spelled
-out wherever an episode's text is printed. Nor is any of it, or a path, read as markup.
+What a model or an environment says gives the terminal no orders: control characters are spelled out wherever an
+episode's text is printed. Nor is any of it, or a path, read as markup.
 """
 
 import json
-import re
 from typing import Annotated, Any
 
 import msgspec
@@ -21,17 +20,10 @@ from springtide.core.message import ImagePart, Message
 from springtide.core.outcome import Valid
 from springtide.core.segment import Segment
 from springtide.core.trajectory import Trajectory
+from springtide.core.visible import visible
 from springtide.telemetry.run_folder import RunFolder
 
 ROLE_STYLES = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
-
-_ORDERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but line feed and tab, those that turn the direction of writing, and what is no character."""
-
-
-def visible(text: str) -> str:
-    """`text` with whatever a terminal would obey spelled out, as in \\x1b."""
-    return _ORDERS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def register(app: typer.Typer) -> None:

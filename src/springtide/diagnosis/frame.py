@@ -42,11 +42,11 @@ class Unavailable:
 
 @dataclass(frozen=True)
 class Frame:
-    """One run. `series` and `unavailable` are by canonical name and have no name in common; a name that is in neither is
-    not of this kind of run. Components of the reward are series of their own, `reward/component/NAME`.
+    """One run. `series` and `unavailable` are by canonical name and have no name in common; a name that is in neither
+    is not of this kind of run. Components of the reward are series of their own, `reward/component/NAME`.
 
-    `settings`: by canonical name (settings.toml), as far as known. `rows`: that were read. `ended`: False for a run that
-    goes on. `unknown`: keys that no alias covers.
+    `settings`: by canonical name (settings.toml), as far as known. `rows`: that were read. `unknown`: keys that no
+    alias covers.
     """
 
     source: Path

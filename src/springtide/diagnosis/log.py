@@ -33,8 +33,8 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
 
     `container`: the reader's name. `framework`: where the container says it. `settings`: what is known of the run's
     configuration, flat, under the framework's names. `window`: train steps that a value is a mean over. `error`: the
-    first error text, if the run ended with one. `checkpoints`: steps at which any was saved. `last_only`: there are last
-    values and no history. `samples`: files with rollouts.
+    first error text, if the run ended with one. `checkpoints`: steps at which any was saved. `last_only`: there are
+    last values and no history. `samples`: files with rollouts.
     """
 
     source: Path

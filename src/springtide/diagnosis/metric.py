@@ -4,8 +4,6 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-
-
 from springtide.scheduling.config import StrictModel
 
 

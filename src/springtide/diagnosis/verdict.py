@@ -40,19 +40,34 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """A completion that shows a symptom. `text` is the telling part, as the policy wrote it: untrusted. `place`: where
+    the whole stands; `why`: what to see in it."""
+
+    place: str
+    step: int
+    text: str
+    why: str
+    group: str = ""
+    reward: float | None = None
+
+
 class Symptom(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run. `causes`: the likeliest
-    first. `measured`: recall and false alarms of the rule, or that it has not been run on data."""
+    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run; `seen_step`: the
+    first at which that could be said. `causes`: the likeliest first. `measured`: recall and false alarms of the rule,
+    or that it has not been run on data. `rows`: completions to read, where there are any."""
 
     id: str
     name: str
     title: str
     verdict: Verdict
     onset_step: int | None = None
+    seen_step: int | None = None
     evidence: tuple[Evidence, ...] = ()
     causes: tuple[Cause, ...] = ()
     next_check: str = ""
     measured: str = ""
+    rows: tuple[Excerpt, ...] = ()
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +85,8 @@ class Mover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run. `rollback_step`: the last checkpoint before the first mover, None without either. `causes`: of the run as
-    a whole, over its symptoms. `not_checked`: symptoms that were not looked for, with the reason."""
+    """Of one run. `rollback_step`: the last checkpoint before the first mover, None without either. `causes`: of the
+    run as a whole, over its symptoms. `not_checked`: symptoms that were not looked for, with the reason."""
 
     source: str
     framework: str

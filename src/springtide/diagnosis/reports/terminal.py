@@ -1,0 +1,233 @@
+"""A diagnosis on a terminal: the verdict first, then since when, what it comes from, what to look at and to change.
+
+Nothing that a log says is read as markup or reaches the terminal as a control character.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from springtide.core.visible import one_line
+from springtide.diagnosis.frame import Frame, Series
+from springtide.diagnosis.reports.account import (
+    Account,
+    Examined,
+    Gap,
+    account,
+    cause_title,
+    number,
+    place,
+    since,
+    worst,
+)
+from springtide.diagnosis.verdict import Cause, Symptom, Verdict
+
+STYLES = {
+    Verdict.OK: "bold green",
+    Verdict.WATCH: "bold yellow",
+    Verdict.SICK: "bold red",
+    Verdict.INSUFFICIENT: "bold magenta",
+    Verdict.UNAVAILABLE: "bold magenta",
+}
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 24
+"""Characters of a curve."""
+
+_READ = 3
+"""Completions of a symptom that are shown, and..."""
+
+_EXCERPT = 400
+"""...characters of each."""
+
+_GAPS = 4
+"""Settings to turn on that are named without --verbose."""
+
+
+def print_runs(console: Console, runs: Sequence[Examined], *, verbose: bool = False) -> None:
+    """One run at length; several as a table, followed by those that are not well."""
+    accounts = [account(each) for each in runs]
+    if len(runs) > 1:
+        console.print(_table(accounts))
+    at_length = [verbose or len(runs) == 1 or told.verdict in (Verdict.SICK, Verdict.WATCH) for told in accounts]
+    for number_, (examined, told, wanted) in enumerate(zip(runs, accounts, at_length, strict=True), 1):
+        if wanted:
+            if len(runs) > 1:
+                console.print()
+                console.rule(Text(f"run {number_}", "dim"), align="left", style="dim")
+            print_run(console, examined.frame, told, verbose=verbose)
+
+
+def print_run(console: Console, frame: Frame, told: Account, *, verbose: bool = False) -> None:
+    console.print(Text.assemble(_say(told.source), ("  " + _say(f"{told.framework}, {told.span}"), "dim")))
+    console.print()
+    console.print(Text.assemble((told.verdict.value, STYLES[told.verdict]), "  ", (_say(told.headline), "bold")))
+    if told.findings:
+        _print_symptom(console, frame, told.findings[0])
+        _print_facts(console, told, verbose=verbose)
+    for other in told.findings[1:]:
+        console.print()
+        console.print(
+            Text.assemble((other.verdict.value, STYLES[other.verdict]), f"  {_say(other.title)} ({other.id}), "),
+            Text(since(other)),
+        )
+        _print_symptom(console, frame, other)
+        if verbose:
+            _print_causes(console, other.causes, other.causes)
+    if told.notes:
+        console.print()
+        console.print(Text("About the log", "bold"))
+        _print_list(console, told.notes)
+    _print_unchecked(console, told, verbose=verbose)
+    if verbose:
+        _print_others(console, told)
+    if told.findings:
+        console.print()
+        console.print(Text(f"springtide doctor explain {told.findings[0].id}", "dim"), soft_wrap=True)
+
+
+def _say(text: str) -> str:
+    return one_line(text)
+
+
+def _table(accounts: Sequence[Account]) -> Table:
+    table = Table(
+        "", "run", "framework", "steps", "verdict", "symptom", "since", "likeliest cause", box=None, pad_edge=False
+    )
+    for number_, told in enumerate(accounts, 1):
+        first = told.findings[0] if told.findings else None
+        table.add_row(
+            Text(str(number_), "dim"),
+            Text(_say(told.source), overflow="fold"),
+            Text(_say(told.framework)),
+            Text(str(told.steps), "dim"),
+            Text(told.verdict.value, STYLES[told.verdict]),
+            Text("" if first is None else f"{first.id} {_say(first.name)}"),
+            Text("" if first is None or first.onset_step is None else str(first.onset_step)),
+            Text(_say(told.causes[0].title) if first is not None and told.causes else ""),
+        )
+    verdict = worst(told.verdict for told in accounts)
+    table.title = Text.assemble(f"{len(accounts)} runs, the worst ", (verdict.value, STYLES[verdict]))
+    table.title_justify = "left"
+    return table
+
+
+def _print_symptom(console: Console, frame: Frame, symptom: Symptom) -> None:
+    """The evidence, each with the metric's curve over the run."""
+    for each in symptom.evidence:
+        series = frame.series.get(each.metric)
+        line = Text("  ")
+        if series is not None and len(series) > 1 and (console.encoding or "").lower().startswith("utf"):
+            line.append(curve(series), "cyan").append("  ")
+        console.print(line.append(_say(each.text)))
+    for row in symptom.rows[:_READ]:
+        console.print(Text.assemble(f"  {_say(place(row))}: ", (_say(row.why), "yellow")))
+        console.print(Padding(Text(one_line(row.text, limit=_EXCERPT), "dim"), (0, 0, 0, 4)))
+    if symptom.measured:
+        console.print(Text(f"  How far to trust this rule: {_say(symptom.measured)}", "dim"))
+
+
+def _print_facts(console: Console, told: Account, *, verbose: bool) -> None:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column()
+    for title, text in (("Moved first", told.mover), ("Go back to", told.rollback)):
+        if text:
+            facts.add_row(title, Text(_say(text)))
+    if told.causes:
+        facts.add_row("Most likely", _cause(told.causes[0], told.causes))
+    if told.next_check:
+        facts.add_row("Next check", Text(_say(told.next_check)))
+    if told.causes and told.causes[0].remedy:
+        facts.add_row(f"Change ({told.framework})", Text(_say(told.causes[0].remedy), "green"))
+    others = told.causes[1:] if verbose else told.causes[1:3]
+    if others and not verbose:
+        named = "\n".join(f"{_say(cause_title(cause, told.causes))}: {_say(cause.check)}" for cause in others)
+        facts.add_row("Or else", Text(named))
+    if facts.row_count:
+        console.print()
+        console.print(facts)
+    if others and verbose:
+        console.print(Text("Or else", "bold"))
+        _print_causes(console, others, told.causes)
+
+
+def _cause(cause: Cause, causes: Sequence[Cause]) -> Text:
+    text = Text(_say(cause_title(cause, causes)), "bold")
+    for sign in cause.signs:
+        text.append(f"\n{_say(sign)}", "not bold dim")
+    return text
+
+
+def _print_causes(console: Console, shown: Sequence[Cause], causes: Sequence[Cause]) -> None:
+    for cause in shown:
+        text = _cause(cause, causes)
+        for label, said in (("check", cause.check), ("change", cause.remedy)):
+            if said:
+                text.append(f"\n{label}: {_say(said)}", "not bold")
+        console.print(Padding(text, (0, 0, 0, 2)))
+
+
+def _print_unchecked(console: Console, told: Account, *, verbose: bool) -> None:
+    if not told.not_checked and not told.gaps and not told.never:
+        return
+    console.print()
+    console.print(Text("Not checked", "bold"), Text(_count(len(told.not_checked)), "dim"))
+    shown = told.gaps if verbose else told.gaps[:_GAPS]
+    for gap in shown:
+        console.print(Padding(_gap(gap), (0, 0, 0, 2)))
+    hidden = len(told.gaps) - len(shown)
+    if hidden:
+        console.print(Text(f"  and {hidden} more that can be turned on (--verbose)", "dim"))
+    if verbose:
+        for gap in told.never:
+            console.print(Text(f"  {', '.join(map(_say, gap.metrics))}: {_say(gap.reason)}", "dim"))
+        for symptom, reason in told.not_checked:
+            console.print(Text(f"  {symptom}: {_say(reason)}", "dim"))
+
+
+def _count(symptoms: int) -> str:
+    return "1 symptom" if symptoms == 1 else f"{symptoms} symptoms"
+
+
+def _gap(gap: Gap) -> Text:
+    text = Text.assemble("turn on ", (_say(gap.turn_on), "green"), f" for {', '.join(map(_say, gap.metrics))}")
+    if gap.tells:
+        text.append(f" (tells {', '.join(gap.tells)})", "dim")
+    return text
+
+
+def _print_others(console: Console, told: Account) -> None:
+    fine = [each.id for each in told.others if each.verdict is Verdict.OK]
+    if fine:
+        console.print()
+        console.print(Text.assemble(("Looked for and not there  ", "bold"), ", ".join(fine)))
+
+
+def _print_list(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(Text(f"  {_say(line)}"))
+
+
+def curve(series: Series) -> str:
+    """The series as a line of bars from its least to its largest value, with those at the ends: `0.68 ▇▅▁ 0.003`."""
+    finite = np.isfinite(series.values)
+    if not finite.any():
+        return "not finite"
+    parts = np.array_split(np.arange(len(series)), min(_WIDTH, len(series)))
+    low, high = series.values[finite].min(), series.values[finite].max()
+    bars = []
+    for part in parts:
+        held = series.values[part][finite[part]]
+        if not len(held):
+            bars.append("!")
+            continue
+        middle = np.sort(held)[len(held) // 2]
+        share = 0.0 if high == low else (middle / 2 - low / 2) / (high / 2 - low / 2)  # huge values have no difference
+        bars.append(_BARS[min(int(share * len(_BARS)), len(_BARS) - 1)])
+    ends = series.values[finite][[0, -1]]
+    return f"{number(ends[0])} {''.join(bars)} {number(ends[1])}"
