@@ -8,7 +8,7 @@ from rich.console import Console
 
 from diagnosis.handmade import STEPS, series, short, sick, well
 from springtide.diagnosis.reports import account as accounts
-from springtide.diagnosis.reports.account import Examined, account, worst
+from springtide.diagnosis.reports.account import Examined, account, overview, worst
 from springtide.diagnosis.reports.document import encode
 from springtide.diagnosis.reports.markdown import markdown
 from springtide.diagnosis.reports.page import page
@@ -64,6 +64,20 @@ def test_several_runs_are_a_table_with_the_worst_named(view):
     assert told.index("INSUFFICIENT") < told.index("Moved first")
     assert "trainer" in told
     assert "too high" in told
+
+
+def test_runs_of_one_folder_are_named_within_it_and_counted():
+    runs = [sick(source="/data/a/x.log"), sick(source="/data/b/x.log#2")]
+    said, names = overview([account(each) for each in runs])
+    assert (said, names) == ("2 runs in /data: 2 SICK", ["a/x.log", "b/x.log#2"])
+    assert overview([account(each) for each in (sick(source="/data/x"), well())])[1] == ["/data/x", "well"]
+
+
+def test_many_sick_runs_are_a_table_unless_all_is_asked_for():
+    runs = [sick(source=f"run-{number}") for number in range(5)]
+    assert "Moved first" not in terminal(runs)
+    assert "name it alone" in terminal(runs)
+    assert terminal(runs, verbose=True).count("Moved first") == 5
 
 
 def test_how_far_a_rule_can_be_trusted_stands_beside_its_finding():

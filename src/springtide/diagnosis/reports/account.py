@@ -4,6 +4,8 @@ Every view (terminal, Markdown, HTML) prints these sentences; none has words of 
 log is still as the log has it here: each view makes it harmless in its own way.
 """
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -94,6 +96,20 @@ def notes(examined: Examined) -> tuple[str, ...]:
     said = [f"The run ended with an error: {examined.frame.error}"] if examined.frame.error else []
     said += [note.text if note.line is None else f"line {note.line}: {note.text}" for note in examined.frame.notes]
     return tuple(dict.fromkeys([*said, *examined.diagnosis.notes]))
+
+
+def overview(accounts: Sequence[Account]) -> tuple[str, list[str]]:
+    """Of several runs: how many there are of each verdict and where, and their names within that folder."""
+    counts = Counter(told.verdict for told in accounts)
+    said = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in SEVERITY if counts[verdict])
+    sources = [told.source for told in accounts]
+    try:
+        folder = os.path.commonpath([os.path.dirname(source) for source in sources]).rstrip(os.sep)
+    except ValueError:  # some are absolute and some are not
+        folder = ""
+    if not folder:
+        return f"{len(accounts)} runs: {said}", sources
+    return f"{len(accounts)} runs in {folder}: {said}", [source[len(folder) + 1 :] for source in sources]
 
 
 def framework_title(name: str) -> str:

@@ -11,7 +11,17 @@ from importlib.resources import files
 from springtide import __version__
 from springtide.core.visible import one_line, visible
 from springtide.diagnosis.frame import Frame
-from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, number, place, since, worst
+from springtide.diagnosis.reports.account import (
+    Account,
+    Examined,
+    account,
+    cause_title,
+    number,
+    overview,
+    place,
+    since,
+    worst,
+)
 from springtide.diagnosis.reports.curve import Domain, Mark, figure
 from springtide.diagnosis.verdict import Cause, Diagnosis, Evidence, Symptom, Verdict
 
@@ -56,10 +66,11 @@ def _say(text: str) -> str:
 
 def _overview(accounts: Sequence[Account]) -> str:
     rows = []
-    for index, told in enumerate(accounts, 1):
+    said, names = overview(accounts)
+    for index, (name, told) in enumerate(zip(names, accounts, strict=True), 1):
         first = told.findings[0] if told.findings else None
         cells = [
-            f'<a href="#run-{index}">{_say(told.source)}</a>',
+            f'<a href="#run-{index}">{_say(name)}</a>',
             _say(told.framework),
             _say(told.span),
             f'<span class="badge {told.verdict.value}">{told.verdict.value}</span>',
@@ -68,7 +79,7 @@ def _overview(accounts: Sequence[Account]) -> str:
             _say(told.causes[0].title) if first is not None and told.causes else "",
         ]
         rows.append(cells)
-    return f"<h1>{len(accounts)} runs</h1>\n" + _table(
+    return f"<h1>{_say(said)}</h1>\n" + _table(
         ("run", "framework", "", "verdict", "symptom", "since step", "likeliest cause"), rows
     )
 
@@ -198,14 +209,14 @@ def _unchecked(told: Account) -> str:
     if told.gaps:
         rows = [
             [
-                f"<code>{_say(gap.turn_on)}</code>",
                 _say(", ".join(gap.metrics)),
                 _say(", ".join(gap.tells)),
+                f"<code>{_say(gap.turn_on)}</code>",
                 _say(gap.reason),
             ]
             for gap in told.gaps
         ]
-        parts.append(_table(("turn on", "to see", "which tells", "why it is missing"), rows))
+        parts.append(_table(("to see", "for", "turn on", "why it is missing"), rows))
     if told.never:
         never = [f"{', '.join(gap.metrics)}: {gap.reason}" for gap in told.never]
         parts.append("<details><summary>Not to be had from this log</summary>" + _list(never) + "</details>")

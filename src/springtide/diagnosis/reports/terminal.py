@@ -20,9 +20,9 @@ from springtide.diagnosis.reports.account import (
     account,
     cause_title,
     number,
+    overview,
     place,
     since,
-    worst,
 )
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
@@ -38,6 +38,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24
 """Characters of a curve."""
 
+_AT_LENGTH = 3
+"""Runs that are told at length beside others, at most."""
+
 _READ = 3
 """Completions of a symptom that are shown, and..."""
 
@@ -52,8 +55,11 @@ def print_runs(console: Console, runs: Sequence[Examined], *, verbose: bool = Fa
     """One run at length; several as a table, followed by those that are not well."""
     accounts = [account(each) for each in runs]
     if len(runs) > 1:
-        console.print(_table(accounts))
+        _print_overview(console, accounts)
     at_length = [verbose or len(runs) == 1 or told.verdict in (Verdict.SICK, Verdict.WATCH) for told in accounts]
+    if sum(at_length) > _AT_LENGTH and not verbose:
+        console.print(Text("For one of them at length, name it alone; for all of them, --verbose.", "dim"))
+        return
     for number_, (examined, told, wanted) in enumerate(zip(runs, accounts, at_length, strict=True), 1):
         if wanted:
             if len(runs) > 1:
@@ -94,15 +100,17 @@ def _say(text: str) -> str:
     return one_line(text)
 
 
-def _table(accounts: Sequence[Account]) -> Table:
+def _print_overview(console: Console, accounts: Sequence[Account]) -> None:
+    said, names = overview(accounts)
+    console.print(Text(_say(said), "bold"))
     table = Table(
         "", "run", "framework", "steps", "verdict", "symptom", "since", "likeliest cause", box=None, pad_edge=False
     )
-    for number_, told in enumerate(accounts, 1):
+    for number_, (name, told) in enumerate(zip(names, accounts, strict=True), 1):
         first = told.findings[0] if told.findings else None
         table.add_row(
             Text(str(number_), "dim"),
-            Text(_say(told.source), overflow="fold"),
+            Text(_say(name), overflow="fold"),
             Text(_say(told.framework)),
             Text(str(told.steps), "dim"),
             Text(told.verdict.value, STYLES[told.verdict]),
@@ -110,10 +118,7 @@ def _table(accounts: Sequence[Account]) -> Table:
             Text("" if first is None or first.onset_step is None else str(first.onset_step)),
             Text(_say(told.causes[0].title) if first is not None and told.causes else ""),
         )
-    verdict = worst(told.verdict for told in accounts)
-    table.title = Text.assemble(f"{len(accounts)} runs, the worst ", (verdict.value, STYLES[verdict]))
-    table.title_justify = "left"
-    return table
+    console.print(table)
 
 
 def _print_symptom(console: Console, frame: Frame, symptom: Symptom) -> None:
@@ -175,13 +180,16 @@ def _print_causes(console: Console, shown: Sequence[Cause], causes: Sequence[Cau
 def _print_unchecked(console: Console, told: Account, *, verbose: bool) -> None:
     if not told.not_checked and not told.gaps and not told.never:
         return
+    telling = [gap for gap in told.gaps if gap.tells]
+    shown = told.gaps if verbose else telling[:_GAPS]
+    if not told.not_checked and not shown:
+        return
     console.print()
     console.print(Text("Not checked", "bold"), Text(_count(len(told.not_checked)), "dim"))
-    shown = told.gaps if verbose else told.gaps[:_GAPS]
     for gap in shown:
         console.print(Padding(_gap(gap), (0, 0, 0, 2)))
-    hidden = len(told.gaps) - len(shown)
-    if hidden:
+    hidden = len(telling) - len(shown)
+    if hidden > 0:
         console.print(Text(f"  and {hidden} more that can be turned on (--verbose)", "dim"))
     if verbose:
         for gap in told.never:
@@ -191,14 +199,14 @@ def _print_unchecked(console: Console, told: Account, *, verbose: bool) -> None:
 
 
 def _count(symptoms: int) -> str:
-    return "1 symptom" if symptoms == 1 else f"{symptoms} symptoms"
+    return "1 symptom" if symptoms == 1 else f"{symptoms} symptoms" if symptoms else ""
 
 
 def _gap(gap: Gap) -> Text:
-    text = Text.assemble("turn on ", (_say(gap.turn_on), "green"), f" for {', '.join(map(_say, gap.metrics))}")
+    text = Text(f"to see {', '.join(map(_say, gap.metrics))}")
     if gap.tells:
-        text.append(f" (tells {', '.join(gap.tells)})", "dim")
-    return text
+        text.append(f" (for {', '.join(gap.tells)})", "dim")
+    return text.append(": ").append(_say(gap.turn_on), "green")
 
 
 def _print_others(console: Console, told: Account) -> None:
