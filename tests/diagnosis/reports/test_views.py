@@ -85,6 +85,12 @@ def test_how_far_a_rule_can_be_trusted_stands_beside_its_finding():
         assert "found in 3 of 3, wrong on 0 of 20" in told
 
 
+def test_what_the_log_says_of_settings_is_there_for_who_asks():
+    assert "learning_rate = 1e-06" in terminal([sick()], verbose=True)
+    assert "custom/metric" in terminal([sick()], verbose=True)
+    assert "learning_rate = 1e-06" in page([sick()])
+
+
 def test_what_cannot_be_judged_says_why_and_never_that_all_is_fine():
     told = terminal([short()])
     assert "INSUFFICIENT  Too few values to say anything: 2 values, 6 are needed" in told
@@ -118,7 +124,7 @@ def test_a_cause_that_is_hardly_less_likely_is_said_to_be():
 
 
 def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():
-    hostile = sick(source=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")
+    hostile = sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")
     told = terminal([hostile, hostile], verbose=True)
     assert "\x1b" not in told
     assert "[bold]" in told
@@ -126,7 +132,7 @@ def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():
 
 
 def test_markdown_takes_nothing_of_a_log_as_its_own():
-    told = markdown([sick(source=HOSTILE, text=HOSTILE)])
+    told = markdown([sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE)])
     assert "<script>" not in told
     assert "![i]" not in told
     assert "\n# h" not in told

@@ -46,7 +46,7 @@ class Gap:
 class Account:
     """`findings`: SICK and WATCH, the worst first and otherwise as the diagnosis has them. `causes`: of
     the run as a whole, the likeliest first. `gaps`: what can be turned on, the most telling first; `never`: what this
-    framework has no key for."""
+    framework has no key for. `settings`: as far as the log says; `unknown`: keys that no metric is known for."""
 
     source: str
     framework: str
@@ -64,6 +64,8 @@ class Account:
     never: tuple[Gap, ...]
     not_checked: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    settings: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 def account(examined: Examined) -> Account:
@@ -88,6 +90,8 @@ def account(examined: Examined) -> Account:
         never=tuple(gap for gap in gaps if not gap.turn_on),
         not_checked=tuple(sorted(found.not_checked.items())),
         notes=notes(examined),
+        settings=tuple(f"{name} = {value}" for name, value in sorted(frame.settings.items())),
+        unknown=frame.unknown,
     )
 
 

@@ -95,6 +95,8 @@ def _run(index: int, examined: Examined, told: Account) -> str:
         _symptoms(told.findings),
         _notes(told.notes),
         _unchecked(told),
+        _folded("Settings, as far as the log says", told.settings),
+        _folded("Keys that are not known", told.unknown),
     ]
     return f'<article id="run-{index}">\n' + "\n".join(part for part in parts if part) + "\n</article>"
 
@@ -219,17 +221,17 @@ def _unchecked(told: Account) -> str:
         parts.append(_table(("to see", "for", "turn on", "why it is missing"), rows))
     if told.never:
         never = [f"{', '.join(gap.metrics)}: {gap.reason}" for gap in told.never]
-        parts.append("<details><summary>Not to be had from this log</summary>" + _list(never) + "</details>")
+        parts.append(_folded("Not to be had from this log", never))
     if told.not_checked:
-        reasons = _list(f"{symptom}: {reason}" for symptom, reason in told.not_checked)
         count = len(told.not_checked)
-        parts.append(
-            f"<details><summary>{count} symptom{'' if count == 1 else 's'} not looked for</summary>{reasons}</details>"
-        )
+        reasons = [f"{symptom}: {reason}" for symptom, reason in told.not_checked]
+        parts.append(_folded(f"{count} symptom{'' if count == 1 else 's'} not looked for", reasons))
     fine = [f"{each.id} {each.title}" for each in told.others if each.verdict is Verdict.OK]
-    if fine:
-        parts.append("<details><summary>Looked for and not there</summary>" + _list(fine) + "</details>")
-    return "\n".join(parts)
+    return "\n".join([*parts, _folded("Looked for and not there", fine)])
+
+
+def _folded(summary: str, items: Sequence[str]) -> str:
+    return f"<details><summary>{_say(summary)}</summary>{_list(items)}</details>" if items else ""
 
 
 def _list(items: Iterable[str]) -> str:

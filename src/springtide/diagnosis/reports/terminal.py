@@ -148,7 +148,7 @@ def _print_facts(console: Console, told: Account, *, verbose: bool) -> None:
     if told.next_check:
         facts.add_row("Next check", Text(_say(told.next_check)))
     if told.causes and told.causes[0].remedy:
-        facts.add_row(f"Change ({told.framework})", Text(_say(told.causes[0].remedy), "green"))
+        facts.add_row(Text(_say(f"Change ({told.framework})")), Text(_say(told.causes[0].remedy), "green"))
     others = told.causes[1:] if verbose else told.causes[1:3]
     if others and not verbose:
         named = "\n".join(f"{_say(cause_title(cause, told.causes))}: {_say(cause.check)}" for cause in others)
@@ -214,6 +214,10 @@ def _print_others(console: Console, told: Account) -> None:
     if fine:
         console.print()
         console.print(Text.assemble(("Looked for and not there  ", "bold"), ", ".join(fine)))
+    for title, lines in (("Settings", told.settings), ("Keys that are not known", told.unknown)):
+        if lines:
+            console.print()
+            console.print(Text.assemble((f"{title}  ", "bold"), _say(", ".join(lines))))
 
 
 def _print_list(console: Console, lines: Sequence[str]) -> None:
