@@ -27,6 +27,10 @@ FEW = 0.02
 """Share of values outside of the range up to which they are taken for damage to the file."""
 
 
+STILL = 3
+"""Equal values from which on a series does not move."""
+
+
 class Column(NamedTuple):
     """One key of the log: its values by step, the last that was written for a step counts."""
 
@@ -47,7 +51,11 @@ def canonical(log: Log, table: AliasTable) -> Frame:
     for (metric, alias_name), found in chosen.items():
         alias, kind = table.metrics[alias_name], _kind(metric)
         column = _scaled(_mean(found), alias, columns)
-        checked, complaint = _checked(metric, column, kind)
+        checked, complaint = _still(metric, column) if alias.moves else (column, "")
+        if checked is not None:
+            checked, complaint = _checked(metric, column, kind)
+        if not len(column.steps):
+            continue
         if complaint:
             notes.append(Note(text=complaint))
         if checked is None:
@@ -126,24 +134,37 @@ def _mean(found: Sequence[Column]) -> Column:
 
 
 def _scaled(column: Column, alias: Alias, columns: Mapping[str, Column]) -> Column:
-    values = column.values
+    """In the canonical unit; without steps at which a key that the value is reckoned with is missing or 0."""
+    if alias.less:
+        kept, taken = _with_sum(column, alias.less, columns)
+        column = kept._replace(values=kept.values - taken)
     if alias.over:
-        values = values / _divisor(column, alias.over, columns)
+        kept, total = _with_sum(column, alias.over, columns)
+        some = total != 0
+        column = Column(column.key, kept.steps[some], kept.values[some] / total[some])
+    values = column.steps - column.values if alias.lag else column.values
     with np.errstate(over="ignore", invalid="ignore"):
-        return column._replace(values=values * alias.scale + alias.offset)
+        return column._replace(values=values * alias.scales.get(column.key, alias.scale) + alias.offset)
 
 
-def _divisor(column: Column, over: Sequence[str], columns: Mapping[str, Column]) -> NDArray[np.float64]:
-    """The sum of the keys at the column's steps; not a number where one is missing or the sum is 0."""
-    total = np.zeros(len(column.steps))
-    for key in over:
-        part = np.full(len(column.steps), math.nan)
-        if key in columns:
-            _, here, there = np.intersect1d(column.steps, columns[key].steps, return_indices=True)
-            part[here] = columns[key].values[there]
-        total += part
-    total[total == 0] = math.nan
-    return total
+def _with_sum(
+    column: Column, names: Sequence[str], columns: Mapping[str, Column]
+) -> tuple[Column, NDArray[np.float64]]:
+    """The column at steps at which all the keys have a value, and the sum of them there."""
+    others = [_column_of(name, columns) for name in names]
+    steps = column.steps
+    for other in others:
+        steps = np.intersect1d(steps, other.steps)
+    total = np.zeros(len(steps))
+    for other in others:
+        total += other.values[np.searchsorted(other.steps, steps)]
+    return column._replace(steps=steps, values=column.values[np.searchsorted(column.steps, steps)]), total
+
+
+def _column_of(name: str, columns: Mapping[str, Column]) -> Column:
+    """The key itself, or behind a logger's prefix."""
+    found = columns.get(name) or next((each for key, each in columns.items() if key.endswith(f"/{name}")), None)
+    return found or Column(name, np.zeros(0, np.int64), np.zeros(0))
 
 
 def _checked(metric: str, column: Column, kind: CanonicalMetric | None) -> tuple[Column | None, str]:
@@ -168,6 +189,13 @@ def _checked(metric: str, column: Column, kind: CanonicalMetric | None) -> tuple
         kept,
         f"{outside.sum()} values of {column.key} are impossible and do not count ({example}; {metric} is {span}).",
     )
+
+
+def _still(metric: str, column: Column) -> tuple[Column | None, str]:
+    """None for a series that never moves."""
+    if len(column.values) < STILL or np.ptp(column.values) > 0:
+        return column, ""
+    return None, f"{column.key} is not {metric} in this log: it never moves from {column.values[0]:.6g}."
 
 
 def _kind(metric: str) -> CanonicalMetric | None:

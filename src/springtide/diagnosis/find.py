@@ -6,10 +6,11 @@ checkpoint is not searched beyond its `trainer_state.json`, of which the latest 
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from springtide.diagnosis.rollouts import holds_rollouts
 from springtide.diagnosis.sniff import Reader, reader_of
 
 DEPTH = 8
@@ -26,10 +27,19 @@ class Source(NamedTuple):
     path: Path
 
 
-def sources(path: Path) -> list[Source]:
-    """In the order of their names; the last `trainer_state.json` of a run only."""
+class Found(NamedTuple):
+    """`samples`: files, or folders of an iteration, that hold rollouts."""
+
+    sources: tuple[Source, ...]
+    samples: tuple[Path, ...]
+
+
+def find(path: Path) -> Found:
+    """Everything under the path, in the order of names; the last `trainer_state.json` of a run only."""
     found = list(_search(path, DEPTH, _Budget()))
-    return [each for each in found if not _is_superseded(each, found)]
+    read = [each for each in found if isinstance(each, Source)]
+    samples = tuple(each for each in found if isinstance(each, Path))
+    return Found(tuple(each for each in read if not _is_superseded(each, read)), samples)
 
 
 class _Budget:
@@ -41,12 +51,14 @@ class _Budget:
         return self.left >= 0
 
 
-def _search(path: Path, depth: int, budget: _Budget) -> Iterator[Source]:
+def _search(path: Path, depth: int, budget: _Budget) -> Iterator[Source | Path]:
     if not budget.spend() or path.suffix in WEIGHTS:
         return
     reader = reader_of(path)
     if reader is not None:
         yield Source(reader, path)
+    elif holds_rollouts(path):
+        yield path
     elif path.is_dir() and depth:
         checkpoint = CHECKPOINT.fullmatch(path.name) is not None
         for entry in _entries(path):
@@ -78,7 +90,7 @@ def checkpoint_step(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _is_superseded(source: Source, all_of_them: list[Source]) -> bool:
+def _is_superseded(source: Source, all_of_them: Sequence[Source]) -> bool:
     if source.path.name != "trainer_state.json":
         return False
     run = run_folder(source.path)
@@ -93,6 +105,9 @@ def _progress(path: Path) -> tuple[int, float]:
 
 
 def run_folder(path: Path) -> Path:
-    """The folder of the run that a file belongs to: the one that its checkpoint is in, else its own."""
+    """The folder of the run that a file belongs to: the one that its checkpoint is in, else its own. What follows a `#`
+    in the name of a source says which of several runs it is."""
+    if not path.exists():
+        path = path.with_name(path.name.partition("#")[0] or path.name)
     folder = path if path.is_dir() else path.parent
     return folder.parent if checkpoint_step(folder) is not None else folder

@@ -1,11 +1,12 @@
 """Several containers of one run become one frame: its console and its `trainer_state.json`, or two loggers of one
 trainer.
 
-They lie in one run's folder, are of one framework, and agree: wherever both have a metric at the same steps, its values
-are the same but for rounding, and at least one such metric moves. What agrees in nothing stays apart.
+They lie in one run's folder or below it, are of one framework, and agree: wherever both have a metric at the same
+steps, its values are the same but for rounding, and at least one such metric moves. A summary of last values agrees if
+several of them do. What agrees in nothing stays apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,15 +35,35 @@ def join(frames: Iterable[Frame]) -> list[Frame]:
 
 
 def _one_run(one: Frame, other: Frame) -> bool:
-    if one.framework != other.framework or run_folder(one.source) != run_folder(other.source):
+    if one.framework != other.framework or not _together(one, other):
         return False
+    shared = one.series.keys() & other.series.keys()
+    if one.last_only or other.last_only:
+        return _same_ends([(one.series[name], other.series[name]) for name in shared])
     moving = 0
-    for name in one.series.keys() & other.series.keys():
+    for name in shared:
         agreement = _agreement(one.series[name], other.series[name])
         if agreement is False:
             return False
         moving += agreement is True
     return moving > 0
+
+
+def _together(one: Frame, other: Frame) -> bool:
+    left, right = run_folder(one.source), run_folder(other.source)
+    return left.is_relative_to(right) or right.is_relative_to(left)
+
+
+def _same_ends(pairs: Sequence[tuple[Series, Series]]) -> bool:
+    """Whether values at common steps are the same, of several metrics that are not 0."""
+    same = told = 0
+    for one, other in pairs:
+        _, here, there = np.intersect1d(one.steps, other.steps, return_indices=True)
+        for left, right in zip(one.values[here], other.values[there], strict=True):
+            if left or right:
+                told += 1
+                same += bool(np.isclose(left, right, rtol=ROUNDING, atol=ROUNDING, equal_nan=True))
+    return told >= FEWEST and same >= 0.9 * told
 
 
 def _agreement(one: Series, other: Series) -> bool | None:

@@ -1,7 +1,7 @@
 """From a framework's key to the metrics it stands for, by an alias table.
 
 A key may have a logger's prefix. An exact alias goes before one with `*`, and of several with `*` the one with the most
-letters of its own.
+letters of its own; so a key that is ignored by more letters than any alias has is ignored.
 """
 
 import re
@@ -39,12 +39,13 @@ class KeyMap:
         return self._known[key]
 
     def bare(self, key: str) -> str:
-        """The key without its logger's prefix, where the table has one."""
+        """The key without its logger's prefix and suffix, where the table has any."""
         prefix = max((each for each in self._table.prefixes if key.startswith(each)), key=len, default="")
-        return key[len(prefix) :]
+        suffix = max((each for each in self._table.suffixes if key.endswith(each)), key=len, default="")
+        return key[len(prefix) : len(key) - len(suffix)]
 
     def ignored(self, key: str) -> bool:
-        return any(expression.fullmatch(name) for name in (key, self.bare(key)) for expression in self._ignored)
+        return any(expression.fullmatch(name) for name in (key, self.bare(key)) for expression, _ in self._ignored)
 
     def _find(self, key: str) -> tuple[Meaning, ...]:
         for name in (key, self.bare(key)):
@@ -52,6 +53,8 @@ class KeyMap:
                 return self._exact[name]
         found = [(each, match) for each in self._patterns for match in self._matches(each, key)]
         most = max((each.weight for each, _ in found), default=0)
+        if any(weight > most for expression, weight in self._ignored if expression.fullmatch(key)):
+            return ()
         return tuple(
             Meaning(each.alias.replace("*", match[1]), each.alias, each.rank)
             for each, match in found
@@ -81,8 +84,8 @@ class KeyMap:
         )
 
     @cached_property
-    def _ignored(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(_expression(key, "(.*)") for key in self._table.ignored)
+    def _ignored(self) -> tuple[tuple[re.Pattern[str], int], ...]:
+        return tuple((_expression(key, "(.*)"), len(key.replace("*", ""))) for key in self._table.ignored)
 
 
 def _expression(key: str, star: str = "(.+)") -> re.Pattern[str]:

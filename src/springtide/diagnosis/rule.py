@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-
 from pydantic import Field
 
 from springtide.scheduling.config import StrictModel
@@ -43,8 +42,8 @@ derivation."""
 
 
 class Condition(StrictModel):
-    """`metric` (or a setting, with `setting`) passes `test`. `run`: values in a row; `smooth`: values that are averaged;
-    `other`: the metric that it goes `with` or `against`."""
+    """`metric` (or a setting, with `setting`) passes `test`. `run`: values in a row; `smooth`: values that are
+    averaged; `other`: the metric that it goes `with` or `against`."""
 
     metric: str
     test: Test
@@ -83,8 +82,8 @@ class Sign(StrictModel):
 
 
 class PossibleCause(StrictModel):
-    """`prior`: log-odds before any sign. `check`: what separates it from the others. `remedy`: by framework; `any` is for
-    those that are not named."""
+    """`prior`: log-odds before any sign. `check`: what separates it from the others. `remedy`: by framework; `any` is
+    for those that are not named."""
 
     id: str
     title: str
@@ -95,8 +94,8 @@ class PossibleCause(StrictModel):
 
 
 class Rule(StrictModel):
-    """`needs`: metrics without which nothing can be said. `points`: values that it needs at least. `measured`: filled in
-    by `benchmarks/doctor.py`; empty says that the rule has not been run on data."""
+    """`needs`: metrics without which nothing can be said. `points`: values that it needs at least. `measured`: filled
+    in by `benchmarks/doctor.py`; empty says that the rule has not been run on data."""
 
     id: str
     name: str

@@ -15,6 +15,16 @@ from springtide.diagnosis.log import Log
 READERS = (
     "springtide_run",
     "trainer_state",
+    "tensorboard",
+    "mlflow",
+    "trackio",
+    "wandb_run",
+    "prometheus",
+    "art",
+    "jsonl",
+    "json_rows",
+    "csv_table",
+    "printed",
     "console",
 )
 

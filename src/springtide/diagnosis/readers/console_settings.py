@@ -17,6 +17,9 @@ LAUNCH = (b" -m ", b"python", b"torchrun", b"main_")
 LONGEST = 1500
 """Lines of a printed dict."""
 
+MOST = 5000
+"""Settings that are kept."""
+
 
 class ConsoleSettings:
     def __init__(self) -> None:
@@ -54,9 +57,10 @@ class ConsoleSettings:
     def _place(self, column: int, name: str, value: str | None) -> None:
         while self._stack and self._stack[-1][0] >= column:
             self._stack.pop()
-        self._stack.append((column, name))
-        if value is not None and len(self._printed) < 5000:
-            self._printed[".".join(part for _, part in self._stack)] = scalar(value)
+        if value is None:
+            self._stack.append((column, name))
+        elif len(self._printed) < MOST:
+            self._printed[".".join((*(part for _, part in self._stack), name))] = scalar(value)
 
 
 def _worker(line: bytes) -> bytes:

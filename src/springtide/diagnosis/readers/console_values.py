@@ -29,7 +29,7 @@ SHAPES: dict[tuple[str, ...], bool] = {}
 def dicts(line: bytes) -> Iterator[tuple[int | None, dict[str, float]]]:
     """Flat dicts of a line that report training, with the step if the text before them says it."""
     for match in DICT.finditer(line):
-        values = _python_dict(match[0])
+        values = python_dict(match[0])
         if values and _reports(values):
             before = STEP_BEFORE.search(line[max(match.start() - 48, 0) : match.start()])
             yield (int(before[1]) if before else None), values
@@ -57,7 +57,7 @@ def _pairs(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _python_dict(text: bytes) -> dict[str, float]:
+def python_dict(text: bytes) -> dict[str, float]:
     try:
         read = msgspec.json.decode(text.replace(b"'", b'"'))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

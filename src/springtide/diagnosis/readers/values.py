@@ -48,7 +48,8 @@ def step_of(value: Any) -> int | None:
 
 
 def numbers(mapping: Mapping[str, Any]) -> dict[str, float]:
-    """All numbers in a mapping, nested names joined by a slash."""
+    """All numbers in a mapping, nested names joined by a slash; W&B's tables and images, which have a `_type`,
+    aside."""
     found: dict[str, float] = {}
     _gather(mapping, "", found, DEPTH)
     return found
@@ -57,7 +58,7 @@ def numbers(mapping: Mapping[str, Any]) -> dict[str, float]:
 def _gather(mapping: Mapping[str, Any], prefix: str, found: dict[str, float], depth: int) -> None:
     for key, value in mapping.items():
         if isinstance(value, Mapping):
-            if depth:
+            if depth and "_type" not in value:
                 _gather(value, f"{prefix}{key}/", found, depth - 1)
         elif (read := number(value)) is not None:
             found[f"{prefix}{key}"] = read
