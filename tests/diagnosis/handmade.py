@@ -110,6 +110,21 @@ def short():
     return Examined(frame, found)
 
 
+def torn():
+    """One of several runs in one file: too short to be judged, and that is said of it."""
+    from msgspec.structs import replace
+
+    examined = short()
+    mixed = Symptom(
+        id="S59",
+        name="log-artefacts",
+        title="the log holds several runs",
+        verdict=Verdict.WATCH,
+        causes=(Cause(id="restart", title="it was resumed", score=1.0),),
+    )
+    return Examined(examined.frame, replace(examined.diagnosis, symptoms=(mixed,)))
+
+
 def well():
     frame = Frame(
         Path("well"), "springtide", {"reward/mean": series("reward/mean", np.linspace(0.1, 0.9, 40))}, rows=40

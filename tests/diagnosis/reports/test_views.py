@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from diagnosis.handmade import STEPS, series, short, sick, well
+from diagnosis.handmade import STEPS, series, short, sick, torn, well
 from springtide.diagnosis.reports import account as accounts
 from springtide.diagnosis.reports.account import Examined, account, overview, worst
 from springtide.diagnosis.reports.document import encode
@@ -95,6 +95,19 @@ def test_what_cannot_be_judged_says_why_and_never_that_all_is_fine():
     told = terminal([short()])
     assert "INSUFFICIENT  Too few values to say anything: 2 values, 6 are needed" in told
     assert "No symptom" not in told
+
+
+@pytest.mark.parametrize("view", [terminal, markdown, page])
+def test_a_symptom_of_a_run_that_cannot_be_judged_is_no_verdict_on_it(view):
+    told = view([torn()])
+    assert told.index("INSUFFICIENT") < told.index("the log holds several runs")
+    assert "Most likely" not in told
+
+
+def test_what_is_only_watched_beside_a_sick_finding_is_one_line_until_asked_for():
+    assert "WATCH  all-correct groups rise (S08), since step 50" in terminal([sick()])
+    assert "reward/mean is 0.7" not in terminal([sick()])
+    assert "reward/mean is 0.7" in terminal([sick()], verbose=True)
 
 
 def test_what_is_not_judged_is_worse_than_what_is_fine():

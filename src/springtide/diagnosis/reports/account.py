@@ -19,6 +19,8 @@ SEVERITY = (Verdict.SICK, Verdict.WATCH, Verdict.INSUFFICIENT, Verdict.UNAVAILAB
 """The worst first. What could not be judged stands before what is fine: silence is no health."""
 
 
+_UNMEASURED = "This rule has not"
+
 CLOSE = 0.5
 """Log-odds within which two causes are about as likely."""
 
@@ -136,6 +138,13 @@ def place(row: Excerpt) -> str:
     facts = [f"step {row.step}", f"group {row.group}" * bool(row.group)]
     facts += [f"reward {number(row.reward)}"] if row.reward is not None else []
     return ", ".join([*(fact for fact in facts if fact), row.place])
+
+
+def trust(symptom: Symptom) -> str:
+    """How far its rule can be trusted, as measured."""
+    if not symptom.measured or symptom.measured.startswith(_UNMEASURED):
+        return f"{_UNMEASURED} been run on data."
+    return f"How far to trust this rule: {symptom.measured}"
 
 
 def since(symptom: Symptom) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from springtide.core.visible import one_line
-from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, overview, place, since
+from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, overview, place, since, trust
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&!@])")
@@ -59,9 +59,10 @@ def _overview(accounts: Sequence[Account]) -> list[str]:
 def _run(told: Account) -> list[str]:
     lines = [f"## {literal(told.source)}", "", f"{literal(told.framework)}, {literal(told.span)}", ""]
     lines += [f"**{told.verdict.value}: {literal(told.headline)}**", ""]
-    if told.findings:
+    judged = told.verdict in (Verdict.SICK, Verdict.WATCH)
+    if judged:
         lines += _facts(told)
-    if len(told.causes) > 1:
+    if judged and len(told.causes) > 1:
         lines += ["### Or else", "", *_ranked(told.causes[1:], told.causes, start=2), ""]
     if told.findings:
         lines += ["### What was found", ""]
@@ -97,8 +98,7 @@ def _symptom(symptom: Symptom) -> list[str]:
     lines = [f"**{symptom.verdict.value}** {literal(symptom.title)} ({literal(symptom.id)}), {since(symptom)}", ""]
     lines += [f"- {literal(each.text)}" for each in symptom.evidence]
     lines += [f"- {literal(place(row))}: {literal(row.why)}\n\n  > {literal(row.text)}\n" for row in symptom.rows]
-    measured = symptom.measured or "this rule has not been run on data"
-    return [*lines, f"- How far to trust this rule: {literal(measured)}", ""]
+    return [*lines, f"- {literal(trust(symptom))}", ""]
 
 
 def _unchecked(told: Account) -> list[str]:

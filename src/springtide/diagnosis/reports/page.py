@@ -107,7 +107,7 @@ def _verdict(told: Account) -> str:
 
 
 def _facts(told: Account) -> str:
-    if not told.findings:
+    if told.verdict not in (Verdict.SICK, Verdict.WATCH):
         return ""
     facts = [("Moved first", _say(told.mover)), ("Go back to", _say(told.rollback))]
     if told.causes:

@@ -23,6 +23,7 @@ from springtide.diagnosis.reports.account import (
     overview,
     place,
     since,
+    trust,
 )
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
@@ -72,18 +73,12 @@ def print_run(console: Console, frame: Frame, told: Account, *, verbose: bool = 
     console.print(Text.assemble(_say(told.source), ("  " + _say(f"{told.framework}, {told.span}"), "dim")))
     console.print()
     console.print(Text.assemble((told.verdict.value, STYLES[told.verdict]), "  ", (_say(told.headline), "bold")))
-    if told.findings:
-        _print_symptom(console, frame, told.findings[0])
+    others = told.findings
+    if told.findings and told.verdict in (Verdict.SICK, Verdict.WATCH):
+        _print_evidence(console, frame, told.findings[0])
         _print_facts(console, told, verbose=verbose)
-    for other in told.findings[1:]:
-        console.print()
-        console.print(
-            Text.assemble((other.verdict.value, STYLES[other.verdict]), f"  {_say(other.title)} ({other.id}), "),
-            Text(since(other)),
-        )
-        _print_symptom(console, frame, other)
-        if verbose:
-            _print_causes(console, other.causes, other.causes)
+        others = told.findings[1:]
+    _print_also(console, frame, others, verbose=verbose)
     if told.notes:
         console.print()
         console.print(Text("About the log", "bold"))
@@ -94,6 +89,20 @@ def print_run(console: Console, frame: Frame, told: Account, *, verbose: bool = 
     if told.findings:
         console.print()
         console.print(Text(f"springtide doctor explain {told.findings[0].id}", "dim"), soft_wrap=True)
+
+
+def _print_also(console: Console, frame: Frame, others: Sequence[Symptom], *, verbose: bool) -> None:
+    """What else was found: a line each, and at length where it is SICK or asked for."""
+    if others:
+        console.print()
+        console.print(Text("Also found", "bold"))
+    for other in others:
+        said = f"  {_say(other.title)} ({other.id}), {since(other)}"
+        console.print(Text.assemble("  ", (other.verdict.value, STYLES[other.verdict]), said))
+        if verbose or other.verdict is Verdict.SICK or other.rows:
+            _print_evidence(console, frame, other)
+        if verbose:
+            _print_causes(console, other.causes, other.causes)
 
 
 def _say(text: str) -> str:
@@ -121,19 +130,20 @@ def _print_overview(console: Console, accounts: Sequence[Account]) -> None:
     console.print(table)
 
 
-def _print_symptom(console: Console, frame: Frame, symptom: Symptom) -> None:
-    """The evidence, each with the metric's curve over the run."""
+def _print_evidence(console: Console, frame: Frame, symptom: Symptom) -> None:
+    """What it rests on, each metric with its curve over the run."""
+    drawn: set[str] = set()
     for each in symptom.evidence:
+        line = Text("  ").append(_say(each.text))
         series = frame.series.get(each.metric)
-        line = Text("  ")
-        if series is not None and len(series) > 1 and (console.encoding or "").lower().startswith("utf"):
-            line.append(curve(series), "cyan").append("  ")
-        console.print(line.append(_say(each.text)))
+        if series is not None and len(series) > 1 and each.metric not in drawn and console.encoding.startswith("utf"):
+            line.append("  ").append(curve(series), "cyan")
+            drawn.add(each.metric)
+        console.print(line)
     for row in symptom.rows[:_READ]:
         console.print(Text.assemble(f"  {_say(place(row))}: ", (_say(row.why), "yellow")))
         console.print(Padding(Text(one_line(row.text, limit=_EXCERPT), "dim"), (0, 0, 0, 4)))
-    if symptom.measured:
-        console.print(Text(f"  How far to trust this rule: {_say(symptom.measured)}", "dim"))
+    console.print(Text(f"  {_say(trust(symptom))}", "dim"))
 
 
 def _print_facts(console: Console, told: Account, *, verbose: bool) -> None:
