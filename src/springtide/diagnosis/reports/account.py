@@ -73,7 +73,7 @@ class Account:
 def account(examined: Examined) -> Account:
     frame, found = examined.frame, examined.diagnosis
     findings = _findings(found)
-    causes = found.causes or (findings[0].causes if findings else ())
+    causes = _causes(found, findings)
     gaps = _gaps(found)
     return Account(
         source=found.source,
@@ -166,6 +166,15 @@ def number(value: float) -> str:
 def _findings(found: Diagnosis) -> tuple[Symptom, ...]:
     there = [each for each in found.symptoms if each.verdict in (Verdict.SICK, Verdict.WATCH)]
     return tuple(sorted(there, key=lambda each: SEVERITY.index(each.verdict)))
+
+
+def _causes(found: Diagnosis, findings: Sequence[Symptom]) -> tuple[Cause, ...]:
+    """Those of the run, after those of its worst symptom where the run's own do not know them."""
+    own = findings[0].causes if findings else ()
+    known = {cause.id for cause in found.causes}
+    if not own or own[0].id in known:
+        return found.causes
+    return (*(cause for cause in own if cause.id not in known), *found.causes)
 
 
 def _next_check(findings: Sequence[Symptom], causes: Sequence[Cause]) -> str:
