@@ -121,11 +121,11 @@ class Examination:
         if together is None:
             return None
         steps, answers, at, held = together
-        joint = held.all(axis=0)
+        joint = _all(held)
         if not joint.any():
             return None
         staying = [not each.onset for each in conditions]
-        lasting = joint | held[staying].all(axis=0) if any(staying) else joint
+        lasting = joint | _all(held[staying]) if any(staying) else joint
         tail = max(LASTS, len(steps) // 10)
         first = _last_episode(joint, lasting, tail)
         rows = tuple((answer, int(each[first])) for answer, each in zip(answers, at, strict=True))
@@ -152,6 +152,11 @@ class Examination:
         at = [np.searchsorted(each.steps, steps, side="right") - 1 for each in answers]
         held = [(each >= 0) & answer.holds[np.maximum(each, 0)] for answer, each in zip(answers, at, strict=True)]
         return _Joint(steps, answers, at, np.array(held))
+
+
+def _all(held: Mask) -> Mask:
+    together: Mask = np.logical_and.reduce(held, axis=0)
+    return together
 
 
 def _last_episode(joint: Mask, lasting: Mask, gap: int) -> int:
