@@ -208,8 +208,8 @@ class Watch:
         waited = now - self._news
         run, step = list(self._steps.items())[-1]
         text = (
-            f"No step for {waited:,.0f} s; the longest wait before was {max(self._waits):,.0f} s. Does the run hang, or "
-            "has it ended?"
+            f"No step for {waited:,.0f} s; the longest wait before was {max(self._waits):,.0f} s. Does the run hang, "
+            "or has it ended?"
         )
         self._send(Alert(kind="silent", run=run, text=text, time=now, step=step, symptom="S58"))
 
