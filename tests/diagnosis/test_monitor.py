@@ -59,6 +59,7 @@ class Runs:
             diagnose=self._diagnose,
             start=self.work.append,
             now=lambda: self.time,
+            spent=lambda: self.time,
         )
 
     def _diagnose(self, folder):

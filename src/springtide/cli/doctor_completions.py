@@ -56,7 +56,9 @@ def completions(path: Dumps, rows: Rows = 2, as_json: Json = False) -> None:
 def print_report(console: Console, report: "CompletionReport", *, rows: int) -> None:
     verdict = report.verdict.value
     counted = f"{report.samples:,} of {report.rows:,} completions, {report.steps} steps ({report.framework})"
-    console.print(Text.assemble((f"{verdict}  ", STYLES.get(verdict, "dim")), (visible(report.source), "bold"), f"  {counted}"))
+    console.print(
+        Text.assemble((f"{verdict}  ", STYLES.get(verdict, "dim")), (visible(report.source), "bold"), f"  {counted}")
+    )
     for symptom in report.symptoms:
         _print_symptom(console, symptom, rows=rows)
     for note in report.notes:
@@ -67,7 +69,9 @@ def _print_symptom(console: Console, symptom: "Symptom", *, rows: int) -> None:
     verdict = symptom.verdict.value
     since = "" if symptom.onset_step is None else f" since step {symptom.onset_step}"
     console.print()
-    console.print(Text.assemble((f"{verdict:<12}", STYLES.get(verdict, "dim")), (symptom.title, "bold"), f"{since}  {symptom.id}"))
+    console.print(
+        Text.assemble((f"{verdict:<12}", STYLES.get(verdict, "dim")), (symptom.title, "bold"), f"{since}  {symptom.id}")
+    )
     for evidence in symptom.evidence:
         console.print(Text(f"  {visible(evidence.text)}"), soft_wrap=True)
     if symptom.causes:
@@ -77,6 +81,8 @@ def _print_symptom(console: Console, symptom: "Symptom", *, rows: int) -> None:
         console.print(Text(f"  change: {cause.remedy}", "cyan"), soft_wrap=True)
     for row in symptom.rows[:rows]:
         paid = "" if row.reward is None else f", reward {row.reward:g}"
-        console.print(Text(f"  {visible(row.place)}, step {row.step}{paid}: {visible(row.why)}", "magenta"), soft_wrap=True)
+        console.print(
+            Text(f"  {visible(row.place)}, step {row.step}{paid}: {visible(row.why)}", "magenta"), soft_wrap=True
+        )
         for line in visible(row.text).splitlines()[:12]:
             console.print(Text(f"    {line}"), soft_wrap=True)

@@ -45,7 +45,8 @@ StopRun = Annotated[
     typer.Option("--stop-run", help="Ask the run's process to end (SIGTERM) if a symptom stays SICK over two looks."),
 ]
 Pid = Annotated[
-    int | None, typer.Option("--pid", metavar="PID", help="The process that --stop-run stops; our own runs name theirs.")
+    int | None,
+    typer.Option("--pid", metavar="PID", help="The process that --stop-run stops; our own runs name theirs."),
 ]
 Idle = Annotated[
     float | None, typer.Option("--idle", metavar="SECONDS", min=1, help="End after so long without anything new.")
@@ -126,7 +127,9 @@ class TerminalChannel:
             if self._verdicts.get(each.source) != verdict:
                 at = strftime("%H:%M:%S", localtime(now))
                 named = visible(each.source)
-                line = Text.assemble((f"{at} step {each.steps} ", "dim"), (verdict, STYLES.get(verdict, "dim")), f" {named}")
+                line = Text.assemble(
+                    (f"{at} step {each.steps} ", "dim"), (verdict, STYLES.get(verdict, "dim")), f" {named}"
+                )
                 self._console.print(line, soft_wrap=True)
             self._verdicts[each.source] = verdict
 

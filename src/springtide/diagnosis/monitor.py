@@ -2,7 +2,7 @@
 
 A sink that only counts. The diagnosis itself reads the run's folder on a thread of its own, as it would after the run,
 and changes nothing in it: training waits for it at the very end alone. If one is still at work when the next is due,
-that one is left out, and the thread takes at most a twentieth of the time. A diagnosis that fails is said once.
+that one is left out, and the thread takes at most a twentieth of a core. A diagnosis that fails is said once.
 """
 
 import logging
@@ -18,7 +18,7 @@ from springtide.telemetry.verdicts import SymptomRecord, VerdictFile, VerdictRec
 LOGGER = logging.getLogger("springtide.diagnosis")
 
 OWN_SHARE = 20.0
-"""A diagnosis begins no sooner than so many times what the last one took."""
+"""A diagnosis begins no sooner than so many times what the last one took of a core."""
 
 MARK = "reward/mean"
 """The metric by which a record is one of a train step."""
@@ -42,7 +42,9 @@ class DiagnosisSink:
         diagnose: Callable[[Path], Diagnosis | None] | None = None,
         start: Start | None = None,
         now: Callable[[], float] = time.time,
+        spent: Callable[[], float] = time.thread_time,
     ) -> None:
+        """`spent`: seconds of processor time of the thread that asks."""
         self.name = str(output)
         self._folder = folder
         self._file = VerdictFile(output)
@@ -50,6 +52,7 @@ class DiagnosisSink:
         self._diagnose = diagnose or diagnose_folder
         self._start = start or self._on_thread
         self._now = now
+        self._spent = spent
         self._step = 0
         self._looked_at: int | None = None
         self._next = float("-inf")
@@ -88,7 +91,7 @@ class DiagnosisSink:
         self._thread.start()
 
     def _look(self) -> None:
-        began = self._now()
+        began = self._spent()
         try:
             found = self._diagnose(self._folder)
             if found is not None:
@@ -98,7 +101,7 @@ class DiagnosisSink:
             self._broken = True
             LOGGER.warning("The run is no longer diagnosed while it trains: %s.", error or type(error).__name__)
         finally:
-            self._next = self._now() + OWN_SHARE * (self._now() - began)
+            self._next = self._now() + OWN_SHARE * (self._spent() - began)
             self._at_work.clear()
 
     def _warn(self, found: Diagnosis) -> None:

@@ -40,14 +40,15 @@ class Channel(Protocol):
 
 
 def of_symptom(diagnosis: Diagnosis, symptom: Symptom, now: float) -> Alert:
-    said = " ".join(evidence.text for evidence in symptom.evidence[:2])
+    said = "; ".join(evidence.text.rstrip(". ") for evidence in symptom.evidence[:2])
+    told = f" {said}." if said else ""
     since = "" if symptom.onset_step is None else f" since step {symptom.onset_step}"
     cause = symptom.causes[0] if symptom.causes else None
     likely = "" if cause is None else f" Likeliest cause: {cause.title}."
     return Alert(
         kind="symptom",
         run=diagnosis.source,
-        text=f"{symptom.verdict.value} {symptom.id} {symptom.title}{since}. {said}{likely}".strip(),
+        text=f"{symptom.verdict.value} {symptom.id} {symptom.title}{since}.{told}{likely}",
         time=now,
         step=diagnosis.steps,
         symptom=symptom.id,
