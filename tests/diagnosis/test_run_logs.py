@@ -1,67 +1,53 @@
-"""Real logs, where a folder with them is given: what is in them is what their index says."""
+"""Public logs, where a folder with them is given: SPRINGTIDE_RUN_LOGS."""
 
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from springtide.diagnosis.diagnose import diagnose
 from springtide.diagnosis.read import read
+from springtide.diagnosis.verdict import Verdict
 
-FOLDER = os.environ.get("SPRINGTIDE_RUN_LOGS", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="SPRINGTIDE_RUN_LOGS names no folder with run logs")
-
-
-def frames(*parts):
-    return read(Path(FOLDER, *parts))
+FOLDER = os.environ.get("SPRINGTIDE_RUN_LOGS")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="SPRINGTIDE_RUN_LOGS names no folder")
 
 
-def thirds(series):
-    """Means of the first and of the last fifth."""
-    part = max(len(series) // 5, 1)
-    return np.mean(series.values[:part]), np.mean(series.values[-part:])
+def diagnosed(name):
+    (found,) = (diagnose(each) for each in read(Path(FOLDER) / name))
+    return found
+
+
+def there(found):
+    return {each.id for each in found.symptoms if each.verdict in (Verdict.SICK, Verdict.WATCH)}
 
 
 @pytest.mark.parametrize(
-    ("name", "metric", "first", "last"),
-    [
-        ("exp1a_rho0.10_seed43", "reward/mean", 0.68, 0.003),
-        ("exp1a_rho0.30_seed42", "train/entropy", 3.05, 0.0),
-        ("exp1a_rho0.50_seed43", "completion/length", 136, 202),
-        ("exp1a_rho1.50_seed43", "train/grad_norm", 0.24, 0.93),
-        ("exp1a_rho2.00_seed43", "reward/mean", 0.76, 0.95),
-    ],
-)
-def test_consoles_of_trl(name, metric, first, last):
-    (frame,) = frames("trl-gsm8k", f"{name}.log")
-    assert (frame.framework, frame.error, frame.unknown) == ("trl", None, ())
-    assert (len(frame.series[metric]), frame.series[metric].window, frame.last_step) == (40, 5, 200)
-    assert thirds(frame.series[metric]) == pytest.approx((first, last), rel=0.02, abs=0.006)
+    ("name", "onset", "before"),
+    [("exp1a_rho0.10_seed43", 110, 40), ("exp1a_rho0.30_seed42", 25, 25), ("exp1a_rho0.50_seed43", 45, 45),
+     ("exp1a_rho1.00_seed42", 140, 140)],
+)  # fmt: skip
+def test_collapses_are_found_when_they_began(name, onset, before):
+    """Steps: five per log point."""
+    found = diagnosed(f"trl-gsm8k/{name}.log")
+    assert found.verdict is Verdict.SICK
+    collapse = next(each for each in found.symptoms if each.id == "S06")
+    assert collapse.verdict is Verdict.SICK
+    assert abs(collapse.onset_step - onset) <= 10
+    assert found.earliest_mover.step <= before + 5
 
 
-def test_old_console_with_strings():
-    (frame,) = frames("trl-gsm8k", "gates_gate2_rho1.00_seed42.log")
-    assert frame.series["completion/length"].key == "completion_length"
-    assert (len(frame.series["reward/mean"]), frame.last_step) == (200, 200)
-    assert "train/entropy" in frame.unavailable
+@pytest.mark.parametrize(
+    "name", ["exp1a_rho1.00_seed44", "exp1a_rho1.50_seed44", "exp1a_rho0.70_seed42", "exp1a_rho2.00_seed43",
+             "gates_gate2_rho1.00_seed42"],
+)  # fmt: skip
+def test_healthy_recovered_saturated_and_truncation_blind_runs_are_not_sick(name):
+    assert diagnosed(f"trl-gsm8k/{name}.log").verdict in (Verdict.OK, Verdict.WATCH)
 
 
-def test_trainer_state():
-    (frame,) = frames("trl-trainer-state")
-    assert (frame.series["reward/mean"].window, frame.last_step, frame.checkpoints) == (5, 200, (100, 200))
+def test_a_slow_degradation_is_found():
+    assert {"S07"} <= there(diagnosed("trl-gsm8k/exp1a_rho1.50_seed43.log"))
 
 
-def test_verl():
-    (frame,) = frames("verl")
-    assert frame.framework == "verl"
-    assert len(frame.series["reward/mean"]) == 106
-    assert thirds(frame.series["reward/mean"])[1] == pytest.approx(0.682, abs=0.03)
-    assert frame.settings["updates_per_batch"] == 4.0
-    assert "completion/truncated" in frame.unavailable
-
-
-def test_runs_that_were_appended_and_summaries_of_last_values():
-    found = frames("tinker", "metrics.jsonl")
-    steps = [frame.series["reward/mean"].steps.tolist() for frame in found]
-    assert steps == [[0], [0], [0], [0, 1], [0]]
-    assert all(frame.last_only for frame in frames("tinker", "wandb-summary_fud6xuec.json"))
+def test_a_flat_run_with_truncation_is_found():
+    assert {"S02", "S35"} <= there(diagnosed("trl-trainer-state/trainer_state.json"))
