@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from springtide.diagnosis.identify import keys_of
 from springtide.diagnosis.log import Log, Row, RowKind
 
 PARTS = ("tensorboard",)
@@ -72,12 +73,12 @@ def _paired(logs: list[Log]) -> list[Log]:
 
 
 def _is_trainer(log: Log) -> bool:
-    keys = _keys(log)
+    keys = keys_of(log)
     return "loss/mean" in keys and any(key in keys for key in TRAINER) and not _is_orchestrator(log)
 
 
 def _is_orchestrator(log: Log) -> bool:
-    keys = _keys(log)
+    keys = keys_of(log)
     return "loss/mean" not in keys and any(map(ORCHESTRATOR.match, keys))
 
 
@@ -140,7 +141,7 @@ def _sorted_in(rows: list[Row], left: list[Row]) -> tuple[Row, ...]:
 def _on_one_axis(log: Log) -> Log:
     if log.framework not in (None, "slime"):
         return log
-    keys = _keys(log)
+    keys = keys_of(log)
     if not any(key in keys for key in SLIME) or not any(key.startswith("rollout/") for key in keys):
         return log
     return msgspec.structs.replace(log, rows=one_axis(log.rows))
