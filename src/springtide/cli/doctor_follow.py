@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperCommand
 
 from springtide.cli.console import complain, output
 from springtide.cli.options import examples
@@ -29,7 +30,7 @@ STYLES = {"SICK": "bold red", "WATCH": "yellow", "": "green"}
 Followed = Annotated[
     Path, typer.Argument(metavar="PATH", help="A log that grows, or the folder that holds it; it may not be there yet.")
 ]
-Flag = Annotated[bool, typer.Option("--follow", help="Look again whenever something is appended.")]
+Flag = Annotated[bool, typer.Option("--follow", help="Look again whenever something is appended.", show_default=False)]
 Interval = Annotated[
     float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Time between two glances at the files.")
 ]
@@ -53,9 +54,10 @@ Idle = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, cls: type[TyperCommand]) -> None:
     app.command(
         FOLLOW,
+        cls=cls,
         hidden=True,
         epilog=examples(
             "springtide doctor runs/quickstart-20300501-120000 --follow --stop-run",
