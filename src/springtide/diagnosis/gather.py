@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from springtide.diagnosis.identify import keys_of
 from springtide.diagnosis.log import Log, Row, RowKind
 
 PARTS = ("tensorboard",)
@@ -58,7 +59,7 @@ def _merged(logs: list[Log]) -> Log:
 
 def _paired(logs: list[Log]) -> list[Log]:
     """A trainer goes with the orchestrator of its name; where there is one of each, with that."""
-    roles = [_role(_keys(log)) for log in logs]
+    roles = [_role(keys_of(log)) for log in logs]
     trainers = [log for log, role in zip(logs, roles, strict=True) if role == "trainer"]
     orchestrators = [log for log, role in zip(logs, roles, strict=True) if role == "orchestrator"]
     lone = len(trainers) == len(orchestrators) == 1
@@ -137,7 +138,7 @@ def _sorted_in(rows: list[Row], left: list[Row]) -> tuple[Row, ...]:
 def _on_one_axis(log: Log) -> Log:
     if log.framework not in (None, "slime"):
         return log
-    keys = _keys(log)
+    keys = keys_of(log)
     if not any(key in keys for key in SLIME) or not any(key.startswith("rollout/") for key in keys):
         return log
     return msgspec.structs.replace(log, rows=one_axis(log.rows))

@@ -53,15 +53,16 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Symptom(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run. `causes`: the
-    likeliest first. `measured`: recall and false alarms of the rule, or that it has not been run on data. `rows`:
-    completions to read, where there are any."""
+    """One rule's finding. `onset_step`: from when on it holds, None if it is about the whole run; `seen_step`: the
+    first at which that could be said. `causes`: the likeliest first. `measured`: recall and false alarms of the rule,
+    or that it has not been run on data. `rows`: completions to read, where there are any."""
 
     id: str
     name: str
     title: str
     verdict: Verdict
     onset_step: int | None = None
+    seen_step: int | None = None
     evidence: tuple[Evidence, ...] = ()
     causes: tuple[Cause, ...] = ()
     next_check: str = ""

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median_low
 
-BAR = re.compile(rb"(\d{1,12})/(\d{1,12}) \[")
+TOTAL = re.compile(rb"/(\d{1,12}) \[")
+POSITION = re.compile(rb"\d{1,12}$")
 KEPT = 6
 """Bars of different lengths that are kept in mind at a time, the latest."""
 
@@ -33,8 +34,10 @@ class BarWatch:
         self._twice: dict[int, list[int]] = {}
 
     def take(self, line: bytes) -> None:
-        for position, total in BAR.findall(line):
-            self._draw(int(position), int(total))
+        for total in TOTAL.finditer(line):
+            position = POSITION.search(line, max(total.start() - 12, 0), total.start())
+            if position is not None:
+                self._draw(int(position[0]), int(total[1]))
 
     def _draw(self, position: int, total: int) -> None:
         before = dict(self.now).get(total)

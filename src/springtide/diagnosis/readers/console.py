@@ -5,7 +5,7 @@ progress bar. A traceback after which no row came is why the run ended.
 """
 
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from springtide.diagnosis.readers.console_settings import ConsoleSettings
 from springtide.diagnosis.readers.console_values import dicts, step_line
 from springtide.diagnosis.readers.head import head, is_text
 from springtide.diagnosis.readers.lines import lines
-from springtide.diagnosis.readers.trouble import TRACEBACK, Trouble, bare, saved
+from springtide.diagnosis.readers.trouble import TRACEBACK, Trouble, bare, may_be_trouble, saved
 
 SUFFIXES = (".log", ".txt", ".out", ".err", ".stdout", ".stderr", "")
 LINE_OF_NUMBERS = re.compile(rb"""\{['"][\w/@.-]+['"]: *['"]?[-\d.nN]|(?<![\w/])step:\d+ - """)
-FATAL_HINTS = (b"rror", b"Killed", b"fault", b"emory", b"oom-", b"imeout", b"TIME LIMIT", b"dumped")
+EVALUATION = "eval_"
+FIRST = 3
+"""Names of a row of which one says that it is of an evaluation: they come first, beside the epoch."""
 
 
 def sniff(path: Path) -> bool:
@@ -60,15 +62,20 @@ class _Scan:
         if b"step:" in line and (read := step_line(bare(line))):
             self.stepped.append(read)
             return
-        if b"{" in line and b"}" in line:
-            for step, values in dicts(line):
-                self.plain.append((step, values, self.bars.now))
-        if self.trouble.watching or TRACEBACK in line or any(hint in line for hint in FATAL_HINTS):
+        if b"{" in line and b"}" in line and self._take_dicts(line):
+            return
+        if self.trouble.watching or may_be_trouble(line):
             self.trouble.take(line, self.number, self._rows())
         elif b"av" in line and (step := saved(line)) is not None:
             self.checkpoints.add(step)
         if not self._rows():
             self.settings.take(line)
+
+    def _take_dicts(self, line: bytes) -> bool:
+        before = len(self.plain)
+        for step, values in dicts(line):
+            self.plain.append((step, values, self.bars.now))
+        return len(self.plain) > before
 
     def _rows(self) -> int:
         return max(len(self.plain), len(self.stepped))
@@ -123,7 +130,7 @@ class _Scan:
 
 
 def _held_out(values: dict[str, float]) -> bool:
-    return any(name.startswith("eval_") for name in values)
+    return any(name.startswith(EVALUATION) for name in islice(values, FIRST))
 
 
 def _is_periodic(row: Row) -> bool:
