@@ -82,13 +82,29 @@ def test_many_sick_runs_are_a_table_unless_all_is_asked_for():
 
 def test_how_far_a_rule_can_be_trusted_stands_beside_its_finding():
     for told in (terminal([sick()]), markdown([sick()]), page([sick()])):
-        assert "found in 3 of 3, wrong on 0 of 20" in told
+        assert "How far to trust this rule: found in 3 of 3, wrong on 0 of 20" in told
+    for told in (terminal([sick()], verbose=True), markdown([sick()]), page([sick()])):
+        assert told.count("This rule has not been run on data.") == 1
 
 
 def test_what_the_log_says_of_settings_is_there_for_who_asks():
     assert "learning_rate = 1e-06" in terminal([sick()], verbose=True)
     assert "custom/metric" in terminal([sick()], verbose=True)
     assert "learning_rate = 1e-06" in page([sick()])
+
+
+def test_when_a_symptom_could_be_told_is_said_where_it_was_later_than_its_onset():
+    assert "It could be told from step 230 on." in page([sick()])
+    assert "It could be told from step 230 on." in markdown([sick()])
+    assert page([sick()]).count("It could be told") == 1
+
+
+def test_a_run_that_crashed_before_it_logged_says_so_first():
+    from dataclasses import replace
+
+    examined = short()
+    told = account(Examined(replace(examined.frame, error="CUDA out of memory"), examined.diagnosis))
+    assert told.headline == "The run ended before there was enough to judge: CUDA out of memory"
 
 
 def test_what_cannot_be_judged_says_why_and_never_that_all_is_fine():

@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterable, Sequence
 
 from springtide.core.visible import one_line
-from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, overview, place, since, trust
+from springtide.diagnosis.reports.account import (
+    Account,
+    Examined,
+    account,
+    cause_title,
+    overview,
+    place,
+    seen,
+    since,
+    trust,
+)
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&!@])")
@@ -97,6 +107,7 @@ def _ranked(shown: Sequence[Cause], causes: Sequence[Cause], *, start: int) -> l
 def _symptom(symptom: Symptom) -> list[str]:
     lines = [f"**{symptom.verdict.value}** {literal(symptom.title)} ({literal(symptom.id)}), {since(symptom)}", ""]
     lines += [f"- {literal(each.text)}" for each in symptom.evidence]
+    lines += [f"- {seen(symptom)}"] * bool(seen(symptom))
     lines += [f"- {literal(place(row))}: {literal(row.why)}\n\n  > {literal(row.text)}\n" for row in symptom.rows]
     return [*lines, f"- {literal(trust(symptom))}", ""]
 

@@ -19,7 +19,9 @@ from springtide.diagnosis.reports.account import (
     number,
     overview,
     place,
+    seen,
     since,
+    trust,
     worst,
 )
 from springtide.diagnosis.reports.curve import Domain, Mark, figure
@@ -175,7 +177,7 @@ def _symptoms(findings: Sequence[Symptom]) -> str:
             f'<section><h3><span class="badge {symptom.verdict.value}">{symptom.verdict.value}</span> '
             f"{_say(symptom.title)} ({_say(symptom.id)}), {since(symptom)}</h3>"
         )
-        parts.append(_list(each.text for each in symptom.evidence))
+        parts.append(_list(said for said in (*(each.text for each in symptom.evidence), seen(symptom)) if said))
         parts += [
             f'<figure class="excerpt"><figcaption>{_say(place(row))}: {_say(row.why)}</figcaption>'
             f"<blockquote>{escape(visible(row.text))}</blockquote></figure>"
@@ -188,8 +190,7 @@ def _symptoms(findings: Sequence[Symptom]) -> str:
         rows = [_rows(each) for each in symptom.evidence if each.values]
         if rows:
             parts.append("<details><summary>The rows behind it</summary>" + "".join(rows) + "</details>")
-        measured = symptom.measured or "this rule has not been run on data"
-        parts.append(f'<p class="measured">How far to trust this rule: {_say(measured)}</p></section>')
+        parts.append(f'<p class="measured">{_say(trust(symptom))}</p></section>')
     return "\n".join(parts)
 
 
