@@ -49,8 +49,8 @@ class RowBuilder:
 
 
 def without_rounded_away(rows: Sequence[Row], small: re.Pattern[str]) -> tuple[Row, ...]:
-    """Rows of a print with fixed decimals: a quantity that may be smaller than they show, and is 0 in every row, was not
-    0 but is not known."""
+    """Rows of a print with fixed decimals: a quantity that may be smaller than they show, and is 0 in every row, is not
+    known."""
     alive = {key for row in rows for key, value in row.values.items() if value != 0}
     gone = {key for row in rows for key in row.values if key not in alive and small.search(key)}
     if not gone:
