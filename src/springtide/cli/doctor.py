@@ -104,8 +104,8 @@ def examine(
     from springtide.diagnosis.reports.terminal import print_runs
 
     if runs:
+        _write(runs, html=html, markdown=markdown)  # first, for who pipes what is printed into `head`
         print_runs(errors() if as_json else output(), runs, verbose=verbose)
-        _write(runs, html=html, markdown=markdown)
     for problem in unusable:
         complain(problem)
     if as_json:

@@ -152,6 +152,18 @@ def test_a_cause_that_is_hardly_less_likely_is_said_to_be():
     assert "about as likely" not in terminal([examined])
 
 
+@pytest.mark.parametrize("view", [markdown, page])
+def test_of_many_causes_the_likely_ones_are_told_and_the_others_named(view):
+    from msgspec.structs import replace
+
+    examined = sick()
+    first = examined.diagnosis.causes[0]
+    many = tuple(replace(first, title=f"cause-{n}", check=f"check-{n}", score=-float(n)) for n in range(9))
+    told = view([Examined(examined.frame, replace(examined.diagnosis, causes=many))])
+    assert [n for n in range(9) if f"cause-{n}" in told] == list(range(9))
+    assert [n for n in range(9) if f"check-{n}" in told] == list(range(5))
+
+
 def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():
     hostile = sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")
     told = terminal([hostile, hostile], verbose=True)

@@ -21,6 +21,9 @@ SEVERITY = (Verdict.SICK, Verdict.WATCH, Verdict.INSUFFICIENT, Verdict.UNAVAILAB
 
 _UNMEASURED = "This rule has not"
 
+LIKELY = 5
+"""Causes that a report tells at length; of the others it has the titles."""
+
 CLOSE = 0.5
 """Log-odds within which two causes are about as likely."""
 

@@ -12,6 +12,7 @@ from springtide import __version__
 from springtide.core.visible import one_line, visible
 from springtide.diagnosis.frame import Frame
 from springtide.diagnosis.reports.account import (
+    LIKELY,
     Account,
     Examined,
     account,
@@ -124,11 +125,13 @@ def _facts(told: Account) -> str:
 
 def _ranked(shown: Sequence[Cause], causes: Sequence[Cause], *, start: int) -> str:
     items = []
-    for cause in shown:
+    likely = shown[: max(1, LIKELY - start + 1)]
+    for cause in likely:
         more = [f"Check: {cause.check}"] * bool(cause.check) + [f"Change: {cause.remedy}"] * bool(cause.remedy)
         summary = f"<summary>{_say(cause_title(cause, causes))}</summary>" + _list((*cause.signs, *more))
         items.append(f"<li><details>{summary}</details></li>")
-    return f'<ol start="{start}">{"".join(items)}</ol>'
+    others = [cause.title for cause in shown[len(likely) :]]
+    return f'<ol start="{start}">{"".join(items)}</ol>' + _folded(f"{len(others)} that are less likely", others)
 
 
 def _curves(frame: Frame, found: Diagnosis, findings: Sequence[Symptom]) -> str:
