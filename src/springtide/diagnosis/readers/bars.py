@@ -47,6 +47,14 @@ class BarWatch:
             self._moves[total] = self._moves.get(total, 0) + 1
         self.now = (*((each, at) for each, at in self.now if each != total), (total, position))[-KEPT:]
 
+    def place(self) -> tuple[int, int] | None:
+        """Where the bar that moved most stands, and how long it is."""
+        if not self._moves:
+            return None
+        total = max(self._moves, key=self._moves.__getitem__)
+        position = dict(self.now).get(total)
+        return None if position is None else (position, total)
+
     def spacing(self, rows: int) -> int:
         """Steps from one row to the next; 1 if no bar tells."""
         if not self._moves or not rows:

@@ -13,9 +13,12 @@ from springtide.diagnosis.log import Log, Note, Row
 from springtide.diagnosis.readers.bars import Bars, BarWatch, steps_from_bars
 from springtide.diagnosis.readers.console_settings import ConsoleSettings
 from springtide.diagnosis.readers.console_values import dicts, step_line
+from springtide.diagnosis.readers.grouping import without_rounded_away
 from springtide.diagnosis.readers.head import head, is_text
 from springtide.diagnosis.readers.lines import lines
+from springtide.diagnosis.readers.pair_line import may_be_pairs, pair_line
 from springtide.diagnosis.readers.trouble import TRACEBACK, Trouble, bare, may_be_trouble, saved
+from springtide.diagnosis.readers.values import step_of
 
 SUFFIXES = (".log", ".txt", ".out", ".err", ".stdout", ".stderr", "")
 LINE_OF_NUMBERS = re.compile(rb"""\{['"][\w/@.-]+['"]: *['"]?[-\d.nN]|(?<![\w/])step:\d+ - """)
@@ -42,7 +45,14 @@ def read(path: Path) -> list[Log]:
     scan = _Scan()
     for line in lines(path):
         scan.take(line)
+    if not scan.rows():
+        scan.stepped = [read for line in lines(path) if may_be_pairs(line) and (read := pair_line(bare(line)))]
     return [scan.log(path)]
+
+
+SMALL = re.compile(r"/lr$|(?:^|[/_])kl(?:_loss|_penalty)?$|probs_diff_mean$")
+ROUNDED_ROWS = 50
+"""Rows by which it shows that all is rounded."""
 
 
 class _Scan:
@@ -65,10 +75,10 @@ class _Scan:
         if b"{" in line and b"}" in line and self._take_dicts(line):
             return
         if self.trouble.watching or may_be_trouble(line):
-            self.trouble.take(line, self.number, self._rows())
+            self.trouble.take(line, self.number, self.rows())
         elif b"av" in line and (step := saved(line)) is not None:
             self.checkpoints.add(step)
-        if not self._rows():
+        if not self.rows():
             self.settings.take(line)
 
     def _take_dicts(self, line: bytes) -> bool:
@@ -77,7 +87,7 @@ class _Scan:
             self.plain.append((step, values, self.bars.now))
         return len(self.plain) > before
 
-    def _rows(self) -> int:
+    def rows(self) -> int:
         return max(len(self.plain), len(self.stepped))
 
     def log(self, path: Path) -> Log:
@@ -89,15 +99,19 @@ class _Scan:
             settings=self.settings.found(),
             window=self._window(rows),
             notes=tuple(self._notes(rows)),
-            error=self.trouble.after(self._rows()),
+            error=self.trouble.after(self.rows()),
             checkpoints=tuple(sorted(self.checkpoints)),
         )
 
     def _stepped_rows(self) -> tuple[Row, ...]:
-        return tuple(Row(values=values, step=step) for step, values in self.stepped)
+        """verl printed three decimals of everything until 2025, which a usual learning rate is below."""
+        rows = tuple(Row(values=values, step=step) for step, values in self.stepped)
+        shown = [value for row in rows[:ROUNDED_ROWS] for value in row.values.values() if abs(value) < 1e6]
+        rounded = all(abs(1000 * value - round(1000 * value)) < 1e-6 for value in shown)
+        return without_rounded_away(rows, SMALL) if rounded else rows
 
     def _plain_rows(self) -> tuple[Row, ...]:
-        steps: list[int | None] = [step for step, _, _ in self.plain]
+        steps = [step if step is not None else _own_step(values) for step, values, _ in self.plain]
         if None in steps:
             steps = steps_from_bars([bars for _, _, bars in self.plain])
         return tuple(
@@ -117,7 +131,7 @@ class _Scan:
         notes = [
             Note(text=f"An error in the middle, after which the run went on: {text}", line=line)
             for at, line, text in self.trouble.errors[:3]
-            if at < self._rows()
+            if at < self.rows()
         ]
         if rows and rows[0].step is None:
             apart = self._window(rows)
@@ -126,7 +140,13 @@ class _Scan:
             )
         if not rows:
             notes.append(Note(text="There is no line with numbers of training in it."))
+        if self.trouble.after(self.rows()) and (place := self.bars.place()):
+            notes.append(Note(text=f"The progress bar stood at {place[0]} of {place[1]} when the run ended."))
         return notes
+
+
+def _own_step(values: dict[str, float]) -> int | None:
+    return next((step_of(values[name]) for name in ("step", "global_step") if name in values), None)
 
 
 def _held_out(values: dict[str, float]) -> bool:

@@ -17,6 +17,7 @@ DICT_PAIR = re.compile(r"""['"]([^'"]+)['"]\s*:\s*(?:['"]([^'"]*)['"]|((?:[^,(}]
 NOT_FINITE = re.compile(rb"(?<=[ :])-?(?:nan|inf)\b")
 WRAPPED = re.compile(rb"(?:np|numpy)\.\w+\(([-+.\deEnaif]+)\)")
 STEP_BEFORE = re.compile(rb"(?:step|rollout|iteration|iter|update)\W{0,3}(\d{1,12})\W{0,3}$", re.IGNORECASE)
+STEP_INSIDE = re.compile(rb"'global_step/max_steps': '(\d{1,12})/")
 STEP_LINE = re.compile(rb"(?<![\w/])step:(\d{1,12}) - (.+)")
 SIGNAL = re.compile(r"loss|reward|score|entropy|grad_norm|\bkl\b|accuracy|train_runtime|learning_rate|/lr\b")
 """What rows of training speak of, and dicts of settings do not."""
@@ -46,7 +47,8 @@ def dicts(line: bytes) -> Iterator[tuple[int | None, dict[str, float]]]:
         shape = _shape(read)
         if shape.reports:
             before = STEP_BEFORE.search(line, max(match.start() - 48, 0), match.start())
-            yield (int(before[1]) if before else None), dict(zip(shape.names, read.values(), strict=True))
+            said = before or (STEP_INSIDE.search(match[0]) if b"/max_steps" in match[0] else None)
+            yield (int(said[1]) if said else None), dict(zip(shape.names, read.values(), strict=True))
 
 
 def python_dict(text: bytes) -> dict[str, float]:
