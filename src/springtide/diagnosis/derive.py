@@ -23,10 +23,14 @@ def tracks(frame: Frame) -> dict[str, Track]:
         ("completion/cap_share", _cap_share(frame)),
         ("step/seconds_per_token", _seconds_per_token(frame)),
         ("train/importance_distance", _importance_distance(frame)),
+        ("train/nll_by_entropy", _ratio(frame, "train/behaviour_nll", "train/entropy")),
         *_variance_shares(frame),
     ):
         if values is not None and name not in found:
             found[name] = values
+    reference = found.get("train/reference_kl")
+    if reference is not None and not reference.values.any() and frame.settings.get("kl_coefficient") in (0, "0", "0.0"):
+        del found["train/reference_kl"]  # Written as 0 where there is no reference: missing, and not 0.
     return found
 
 
@@ -73,6 +77,16 @@ def _seconds_per_token(frame: Frame) -> Track | None:
         steps, time, count = steps[1:], time[1:], np.diff(count) / np.maximum(np.diff(steps), 1)
     good = count > 0
     return Track("step/seconds_per_token", steps[good], time[good] / count[good]) if good.any() else None
+
+
+def _ratio(frame: Frame, above: str, below: str) -> Track | None:
+    """Of two metrics, where both were logged."""
+    first, second = frame.series.get(above), frame.series.get(below)
+    if first is None or second is None:
+        return None
+    steps, at, their = np.intersect1d(first.steps, second.steps, return_indices=True)
+    good = second.values[their] > 0
+    return Track(above, steps[good], first.values[at][good] / second.values[their][good]) if good.any() else None
 
 
 def _importance_distance(frame: Frame) -> Track | None:
