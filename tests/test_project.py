@@ -31,7 +31,14 @@ def test_rooms_import_only_what_stands_above_them():
 
 @pytest.mark.parametrize(
     "module",
-    ["springtide.cli.main", "springtide.runtime.controller", "springtide.evaluation.report", "springtide.sandbox"],
+    [
+        "springtide.cli.main",
+        "springtide.runtime.controller",
+        "springtide.evaluation.report",
+        "springtide.diagnosis.examine",
+        "springtide.diagnosis.reports.page",
+        "springtide.sandbox",
+    ],
 )
 def test_starts_without_torch(module):
     program = f"import sys, {module}; sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"

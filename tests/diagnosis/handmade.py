@@ -16,12 +16,18 @@ def series(name, values, key="", steps=STEPS):
     return Series(name, key or name, np.asarray(steps, dtype=np.int64), np.asarray(values, dtype=np.float64), window=10)
 
 
-def sick(*, source="outputs/trainer_state.json", text="completion/truncated is 0.87, it was 0.02", name="reward/mean"):
+def sick(
+    *,
+    source="outputs/trainer_state.json",
+    framework="trl",
+    text="completion/truncated is 0.87, it was 0.02",
+    name="reward/mean",
+):
     """Entropy moves at step 180, completions run into their limit from step 220 on, reward is lost."""
     falls = 0.7 / (1 + np.exp((STEPS - 230) / 15))
     frame = Frame(
         Path(source),
-        "trl",
+        framework,
         {
             name: series(name, falls, "reward"),
             "train/entropy": series("train/entropy", np.where(STEPS < 180, 0.3, 2.5), "entropy"),
@@ -32,7 +38,9 @@ def sick(*, source="outputs/trainer_state.json", text="completion/truncated is 0
         {"train/reference_kl": Unavailable("train/reference_kl", "beta is 0", "beta = 0.001")},
         rows=len(STEPS),
         notes=(Note(text="half a line", line=41),),
+        settings={"learning_rate": 1e-6},
         checkpoints=(100, 200),
+        unknown=("custom/metric",),
     )
     rate = Cause(
         id="learning_rate_high",
@@ -47,7 +55,7 @@ def sick(*, source="outputs/trainer_state.json", text="completion/truncated is 0
     )
     found = Diagnosis(
         source=source,
-        framework="trl",
+        framework=framework,
         steps=390,
         verdict=Verdict.SICK,
         symptoms=(
@@ -100,6 +108,21 @@ def short():
         },
     )
     return Examined(frame, found)
+
+
+def torn():
+    """One of several runs in one file: too short to be judged, and that is said of it."""
+    from msgspec.structs import replace
+
+    examined = short()
+    mixed = Symptom(
+        id="S59",
+        name="log-artefacts",
+        title="the log holds several runs",
+        verdict=Verdict.WATCH,
+        causes=(Cause(id="restart", title="it was resumed", score=1.0),),
+    )
+    return Examined(examined.frame, replace(examined.diagnosis, symptoms=(mixed,)))
 
 
 def well():

@@ -131,3 +131,20 @@ def test_files_of_other_kinds_are_not_read(tmp_path):
     (tmp_path / "data.csv").write_text("name,place\nx,y\n")
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
     assert read(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "2030-05-01 12:00:00,123 INFO step {0} | loss 0.31 | reward=0.{0} | acc 45.0%",
+        "Step: {0}, reward: 0.{0}, loss: 3.1e-1, accuracy: 45%, time 12:30",
+        "[iter 9/9] step={0} loss=0.31 mean_reward=0.{0} acc=0.45",
+    ],
+)
+def test_lines_of_a_loop_of_ones_own(tmp_path, form):
+    path = tmp_path / "run.log"
+    path.write_text("starting with 3 workers\n" + "".join(form.format(step) + "\n" for step in range(1, 6)))
+    (frame,) = read(path)
+    assert list(frame.series["reward/mean"].steps) == [1, 2, 3, 4, 5]
+    assert frame.series["reward/mean"].values == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert frame.series["train/loss"].values[0] == 0.31

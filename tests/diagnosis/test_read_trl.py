@@ -178,3 +178,23 @@ def test_nothing_there(tmp_path):
     with pytest.raises(UsageError, match="nothing at"):
         read(tmp_path / "missing")
     assert read(tmp_path) == []
+
+
+def test_a_run_that_died_before_its_first_row_is_known_by_what_it_printed(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(
+        "".join(bar(step, 100) for step in range(15)) + "\nTraceback (most recent call last):\n"
+        '  File "/lib/python3.11/site-packages/trl/trainer/grpo_trainer.py", line 3, in step\n'
+        "torch.OutOfMemoryError: CUDA out of memory\n"
+    )
+    (frame,) = read(path)
+    assert frame.framework == "trl"
+    assert "14 of 100" in frame.notes[-1].text
+
+
+def test_the_step_that_a_row_says_itself(tmp_path):
+    for name, more in (("a", {"step": 7}), ("b", {"global_step": 7}), ("c", {"global_step/max_steps": "7/9"})):
+        path = tmp_path / f"{name}.log"
+        path.write_text(f"{row(1) | more}\n")
+        (frame,) = read(path)
+        assert list(frame.series["reward/mean"].steps) == [7]

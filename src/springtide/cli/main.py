@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from springtide import __version__
-from springtide.cli import export, plan, recipe, report, sandbox, sft, show, simulate, status, train
+from springtide.cli import doctor, export, plan, recipe, report, sandbox, sft, show, simulate, status, train
 from springtide.cli.console import INTERRUPTED, complain, output
 from springtide.core.errors import SpringtideError, StorageFullError, UsageError
 
@@ -85,6 +85,7 @@ def springtide(
 for module in (train, sft, status, show, report, export, simulate, plan, sandbox):
     module.register(app)
 app.add_typer(recipe.app, name="recipe")
+app.add_typer(doctor.app, name="doctor")
 
 
 def _terminate(number: int, frame: object) -> None:

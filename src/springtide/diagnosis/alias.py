@@ -36,10 +36,11 @@ class Alias(StrictModel):
 
 class AliasTable(StrictModel):
     """`signature`: keys, or beginnings of keys that end in `/`, by which rows of this framework are known. `prefixes`:
-    what loggers put before its keys, `suffixes`: behind them. `step`: keys that hold the step. `averages`: a value is a
-    mean over the steps since the one before it. `ignored`: keys, with `*`, that say nothing of a run's health. `never`:
-    metrics that it has no key for, and what to do instead. `settings`: canonical name of a setting (settings.toml) to
-    the framework's own, or several, the first that is known counts; ` * ` and ` / ` make a product of several."""
+    what loggers put before its keys, `suffixes`: behind them. `step`: keys that hold the step. `averages`: a value is
+    a mean over the steps since the one before it. `traces`: text by which a console without any numbers is known.
+    `ignored`: keys, with `*`, that say nothing of a run's health. `never`: metrics that it has no key for, and what to
+    do instead. `settings`: canonical name of a setting (settings.toml) to the framework's own, or several, the first
+    that is known counts; ` * ` and ` / ` make a product of several."""
 
     framework: str
     title: str
@@ -48,6 +49,7 @@ class AliasTable(StrictModel):
     suffixes: tuple[str, ...] = ()
     step: tuple[str, ...] = ("step",)
     averages: bool = False
+    traces: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     metrics: dict[str, Alias]
     never: dict[str, str] = {}

@@ -81,26 +81,31 @@ def canonical(log: Log, table: AliasTable) -> Frame:
 
 
 def _columns(rows: Sequence[Row], steps: set[str]) -> dict[str, Column]:
-    at: dict[str, list[int]] = {}
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        for key, value in row.values.items():
-            if key in values:
-                values[key].append(value)
-                at[key].append(row.step or 0)
-            else:
-                values[key], at[key] = [value], [row.step or 0]
-    return {key: _column(key, at[key], values[key]) for key in values if key not in steps}
+    """Rows with the same names, which are most, are turned into columns at once."""
+    shapes: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        shapes.setdefault(tuple(row.values), []).append(place)
+    at = np.array([row.step or 0 for row in rows], np.int64)
+    parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
+    for names, places in shapes.items():
+        values = np.array([list(rows[place].values.values()) for place in places], np.float64)
+        where = np.array(places, np.int64)
+        for column, name in enumerate(names):
+            if name not in steps:
+                parts.setdefault(name, []).append((where, values[:, column].copy()))
+    return {name: _column(name, at, found) for name, found in parts.items()}
 
 
-def _column(key: str, at: list[int], values: list[float]) -> Column:
-    steps, numbers = np.array(at, np.int64), np.array(values, np.float64)
+def _column(name: str, at: NDArray[np.int64], parts: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Column:
+    places = np.concatenate([where for where, _ in parts])
+    values = np.concatenate([found for _, found in parts])
+    steps = at[places]
     if len(steps) > 1 and not (np.diff(steps) > 0).all():
-        order = np.argsort(steps, kind="stable")
-        steps, numbers = steps[order], numbers[order]
+        order = np.lexsort((places, steps))
+        steps, values = steps[order], values[order]
         last = np.append(np.diff(steps) > 0, True)
-        steps, numbers = steps[last], numbers[last]
-    return Column(key, steps, numbers)
+        steps, values = steps[last], values[last]
+    return Column(name, steps, values)
 
 
 def _choose(columns: Mapping[str, Column], keys: KeyMap) -> tuple[dict[tuple[str, str], list[Column]], tuple[str, ...]]:

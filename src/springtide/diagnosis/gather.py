@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from springtide.diagnosis.identify import keys_of
 from springtide.diagnosis.log import Log, Row, RowKind
 
 PARTS = ("tensorboard",)
@@ -58,8 +59,9 @@ def _merged(logs: list[Log]) -> Log:
 
 def _paired(logs: list[Log]) -> list[Log]:
     """A trainer goes with the orchestrator of its name; where there is one of each, with that."""
-    trainers = [log for log in logs if _is_trainer(log)]
-    orchestrators = [log for log in logs if _is_orchestrator(log)]
+    roles = [_role(keys_of(log)) for log in logs]
+    trainers = [log for log, role in zip(logs, roles, strict=True) if role == "trainer"]
+    orchestrators = [log for log, role in zip(logs, roles, strict=True) if role == "orchestrator"]
     lone = len(trainers) == len(orchestrators) == 1
     joined: dict[int, Log] = {}
     gone: set[int] = set()
@@ -71,14 +73,10 @@ def _paired(logs: list[Log]) -> list[Log]:
     return [joined.get(id(log), log) for log in logs if id(log) not in gone]
 
 
-def _is_trainer(log: Log) -> bool:
-    keys = _keys(log)
-    return "loss/mean" in keys and any(key in keys for key in TRAINER) and not _is_orchestrator(log)
-
-
-def _is_orchestrator(log: Log) -> bool:
-    keys = _keys(log)
-    return "loss/mean" not in keys and any(map(ORCHESTRATOR.match, keys))
+def _role(keys: set[str]) -> str:
+    if "loss/mean" in keys:
+        return "trainer" if any(key in keys for key in TRAINER) else ""
+    return "orchestrator" if any(map(ORCHESTRATOR.match, keys)) else ""
 
 
 def _name(log: Log) -> str:
@@ -140,7 +138,7 @@ def _sorted_in(rows: list[Row], left: list[Row]) -> tuple[Row, ...]:
 def _on_one_axis(log: Log) -> Log:
     if log.framework not in (None, "slime"):
         return log
-    keys = _keys(log)
+    keys = keys_of(log)
     if not any(key in keys for key in SLIME) or not any(key.startswith("rollout/") for key in keys):
         return log
     return msgspec.structs.replace(log, rows=one_axis(log.rows))
@@ -175,7 +173,7 @@ class _Segment:
         self._times: dict[tuple[int, RowKind], float | None] = {}
 
     def begins_anew(self, row: Row) -> bool:
-        return row.step is not None and row.step <= self._last and any(key.startswith("train/") for key in row.values)
+        return row.step is not None and row.step < self._last and any(key.startswith("train/") for key in row.values)
 
     def add(self, row: Row) -> None:
         step = -1 if row.step is None else row.step

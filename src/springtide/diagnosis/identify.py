@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from springtide.diagnosis.alias import AliasTable, tables
 from springtide.diagnosis.keys import KeyMap
 from springtide.diagnosis.log import Log
+from springtide.diagnosis.readers.head import head
 
 GENERIC = "generic"
 SIGNATURE_WEIGHT = 3.0
@@ -23,7 +24,19 @@ def identify(log: Log) -> AliasTable:
     by_name = {table.framework: table for table in tables()}
     if log.framework is not None and log.framework in by_name:
         return by_name[log.framework]
+    if not log.rows:
+        return _by_traces(log) or by_name[GENERIC]
     return identify_keys(keys_of(log))
+
+
+def _by_traces(log: Log) -> AliasTable | None:
+    """From what a run printed that ended before its first row."""
+    if not log.source.is_file():
+        return None
+    text = head(log.source)
+    counts = {table.framework: sum(text.count(trace.encode()) for trace in table.traces) for table in tables()}
+    best = max(counts, key=counts.__getitem__)
+    return next(table for table in tables() if table.framework == best) if counts[best] else None
 
 
 def keys_of(log: Log) -> set[str]:

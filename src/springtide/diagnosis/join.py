@@ -76,7 +76,8 @@ def _agreement(one: Series, other: Series) -> bool | None:
         same = np.isclose(left, right, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
     if same.mean() < 0.9:
         return False
-    return True if np.nanstd(left) > ROUNDING else None
+    finite = left[np.isfinite(left)]
+    return True if len(finite) and np.ptp(finite) > ROUNDING else None
 
 
 def _both(one: Frame, other: Frame) -> Frame:

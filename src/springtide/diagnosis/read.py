@@ -47,9 +47,8 @@ def with_samples(frame: Frame, samples: Sequence[Path], *, alone: bool) -> Frame
 
 def frames_of(log: Log) -> list[Frame]:
     """Frames of the runs in one log."""
-    runs = split(log)
     table = identify(log)
-    frames = [canonical(with_neighbours(run), table) for run in runs]
+    frames = [canonical(run, table) for run in split(with_neighbours(log))]
     if len(frames) == 1:
         return frames
     return [replace(frame, source=Path(f"{frame.source}#{number}")) for number, frame in enumerate(frames, 1)]

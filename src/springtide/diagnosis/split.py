@@ -7,8 +7,7 @@ and are merged.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,26 +18,30 @@ BOOKKEEPING = frozenset(
 )
 """Names that every row has, whatever it reports; those that begin with an underscore are W&B's own."""
 
-LOOK_BACK = 64
+LOOK_BACK = 32
 """Rows in which a name is looked for. A row that comes later than that is taken for a new one."""
+
+MOST = 100
+"""Runs that one file may hold. Beyond that steps say nothing of the order."""
 
 
 def split(log: Log) -> list[Log]:
     """One log per run, in the order of the file."""
-    numbered = _numbered(log.rows, log.window)
-    attempts = _attempts(numbered)
+    attempts = _attempts(_numbered(log.rows, log.window))
+    if attempts is None:
+        note = Note(text="Steps fall back so often that they say nothing; rows are counted in their order.")
+        rows = tuple(msgspec.structs.replace(row, step=place) for place, row in enumerate(log.rows))
+        return [msgspec.structs.replace(log, rows=rows, window=1, notes=(*log.notes, note))]
     if len(attempts) <= 1:
-        rows, notes = attempts[0] if attempts else ((), ())
-        return [msgspec.structs.replace(log, rows=tuple(rows), notes=(*log.notes, *notes))]
-    found = []
-    for number, (rows, notes) in enumerate(attempts, 1):
+        rows, notes = attempts[0].found() if attempts else ((), ())
+        return [msgspec.structs.replace(log, rows=rows, notes=(*log.notes, *notes))]
+    runs = []
+    for number, attempt in enumerate(attempts, 1):
+        rows, notes = attempt.found()
         about = Note(text=f"The file holds {len(attempts)} runs one after the other; this is number {number}.")
-        last = number == len(attempts)
-        part: dict[str, Any] = {"rows": tuple(rows), "notes": (*log.notes, about, *notes)}
-        if not last:
-            part["error"] = None
-        found.append(msgspec.structs.replace(log, **part))
-    return found
+        error = log.error if number == len(attempts) else None
+        runs.append(msgspec.structs.replace(log, rows=rows, notes=(*log.notes, about, *notes), error=error))
+    return runs
 
 
 def _numbered(rows: Sequence[Row], window: int) -> list[Row]:
@@ -77,15 +80,17 @@ def _is_summary(row: Row) -> bool:
     return "train_runtime" in row.values
 
 
-def _attempts(rows: Iterable[Row]) -> list[tuple[list[Row], list[Note]]]:
+def _attempts(rows: Sequence[Row]) -> "list[_Run] | None":
+    """None if there are more than can be."""
     runs: list[_Run] = []
-    rows = list(rows)
     many = _several_per_step(rows)
     for row in rows:
         if not runs or runs[-1].begins_anew(row, many):
+            if len(runs) == MOST:
+                return None
             runs.append(_Run())
-        runs[-1].take(row, many)
-    return [(run.rows, run.notes()) for run in runs]
+        runs[-1].take(row)
+    return runs
 
 
 def _several_per_step(rows: Sequence[Row]) -> bool:
@@ -121,7 +126,6 @@ class _Run:
         self.rows: list[Row] = []
         self.first = self.second = self.last = 0
         self.dropped: list[tuple[int, int]] = []
-        self.late = 0
 
     def begins_anew(self, row: Row, many: bool) -> bool:
         """The step is back where this run began, and what it reports was reported there."""
@@ -132,7 +136,7 @@ class _Run:
             return self.last == self.first and not many
         return True
 
-    def take(self, row: Row, many: bool) -> None:
+    def take(self, row: Row) -> None:
         step = _step(row)
         if not self.rows:
             self.first = self.second = self.last = step
@@ -141,20 +145,31 @@ class _Run:
         elif self.second == self.first:
             self.second = step
         self.rows.append(row)
-        self.last = max(step, self.last) if self.rows else step
+        self.last = max(step, self.last)
 
     def _take_late(self, row: Row, step: int) -> None:
+        """A row that comes late is kept; one that repeats takes the place of all from its step on."""
         if not self._repeats(row):
-            self.late += 1
             return
-        kept = [each for each in self.rows if _step(each) < step]
-        self.dropped.append((step, len(self.rows) - len(kept)))
-        self.rows = kept
+        count = before = 0
+        for each in reversed(self.rows):
+            before = 0 if _step(each) >= step else before + 1
+            if before > LOOK_BACK:
+                break
+            count += 1
+        tail = self.rows[len(self.rows) - count :]
+        kept = [each for each in tail if _step(each) < step]
+        del self.rows[len(self.rows) - count :]
+        self.rows += kept
+        self.dropped.append((step, count - len(kept)))
         self.last = step
 
     def _repeats(self, row: Row) -> bool:
         step = _step(row)
-        return any(_step(each) >= step and _clash(each, row) for each in self.rows[-LOOK_BACK:])
+        return any(_step(each) >= step and _clash(each, row) for each in reversed(self.rows[-LOOK_BACK:]))
+
+    def found(self) -> tuple[tuple[Row, ...], tuple[Note, ...]]:
+        return tuple(self.rows), tuple(self.notes())
 
     def notes(self) -> list[Note]:
         found = [

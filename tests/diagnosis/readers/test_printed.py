@@ -48,6 +48,29 @@ def test_openrlhf_of_before_it_printed_steps(tmp_path):
     assert log.rows[0].values["response_length"] > 200
 
 
+def test_areal_of_one_pair_in_a_row(tmp_path):
+    (log,) = printed.read(sample.areal(tmp_path / "run.log", 12, actor="grpo_actor", pairs=1))
+    rewards = [row.values["grpo_actor/task_reward/avg"] for row in log.rows]
+    assert rewards == pytest.approx([m["reward"] for m in steps(12)], abs=1e-4)
+
+
+def test_an_orchestrator_of_the_first_versions_is_known(tmp_path):
+    path = tmp_path / "orchestrator.log"
+    line = (
+        "10:00:00 SUCCESS Step {} | Time: 98.02s | Reward: 0.4353 | "
+        "Throughput: 900.1 tokens/s | Seq. Length: 2069.9 tokens/sample"
+    )
+    path.write_text("\n".join(line.format(step) for step in range(5)))
+    (log,) = printed.read(path)
+    assert [row.step for row in log.rows] == list(range(5))
+    assert log.rows[0].values == {
+        "time/step": 98.02,
+        "reward/all/mean": 0.4353,
+        "perf/throughput": 900.1,
+        "seq_len/all/mean": 2069.9,
+    }
+
+
 def test_slime_comes_onto_one_axis(tmp_path):
     (log,) = printed.read(sample.slime(tmp_path / "run.log", 20, each=4))
     trained = [row for row in log.rows if row.kind == "train"]
@@ -103,6 +126,19 @@ def test_an_error_at_the_end_is_told(tmp_path):
         file.write("Traceback (most recent call last):\n  File x\ntorch.OutOfMemoryError: CUDA out of memory\n")
     (log,) = printed.read(path)
     assert log.error == "torch.OutOfMemoryError: CUDA out of memory"
+
+
+def test_an_error_in_the_middle_is_told_with_its_line(tmp_path):
+    path = sample.roll(tmp_path / "run.log")
+    other = "INFO engine: running\n" * 40_000
+    before = path.read_text() + other
+    path.write_text(f"{before}Traceback (most recent call last):\n  File x\nValueError: odd\n{other}{path.read_text()}")
+    (log,) = printed.read(path)
+    assert log.error is None
+    (note,) = log.notes
+    assert note.text.endswith("ValueError: odd")
+    assert note.line == before.count("\n") + 3
+    assert len(log.rows) == 60
 
 
 def test_a_first_step_far_into_the_file_is_found(tmp_path):

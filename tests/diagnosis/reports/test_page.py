@@ -43,7 +43,9 @@ def test_it_is_well_formed_and_ids_are_unique(runs):
     assert links == ([f"#{id_}" for id_ in ids] if len(runs) > 1 else [])
 
 
-@pytest.mark.parametrize("run", [sick(), sick(source=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")])
+@pytest.mark.parametrize(
+    "run", [sick(), sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")]
+)
 def test_nothing_runs_and_nothing_is_loaded(run):
     text = page([run, run])
     root = tree(text)
@@ -57,7 +59,7 @@ def test_nothing_runs_and_nothing_is_loaded(run):
 
 
 def test_log_text_is_shown_as_it_is():
-    root = tree(page([sick(source=HOSTILE, text=HOSTILE)]))
+    root = tree(page([sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE)]))
     assert "<script>alert(1)</script>" in "".join(root.find("body").itertext())
     assert "\\x1b[2J" in "".join(root.find("body").itertext())
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from diagnosis.handmade import STEPS, series, short, sick, well
+from diagnosis.handmade import STEPS, series, short, sick, torn, well
 from springtide.diagnosis.reports import account as accounts
-from springtide.diagnosis.reports.account import Examined, account, worst
+from springtide.diagnosis.reports.account import Examined, account, overview, worst
 from springtide.diagnosis.reports.document import encode
 from springtide.diagnosis.reports.markdown import markdown
 from springtide.diagnosis.reports.page import page
@@ -66,15 +66,48 @@ def test_several_runs_are_a_table_with_the_worst_named(view):
     assert "too high" in told
 
 
+def test_runs_of_one_folder_are_named_within_it_and_counted():
+    runs = [sick(source="/data/a/x.log"), sick(source="/data/b/x.log#2")]
+    said, names = overview([account(each) for each in runs])
+    assert (said, names) == ("2 runs in /data: 2 SICK", ["a/x.log", "b/x.log#2"])
+    assert overview([account(each) for each in (sick(source="/data/x"), well())])[1] == ["/data/x", "well"]
+
+
+def test_many_sick_runs_are_a_table_unless_all_is_asked_for():
+    runs = [sick(source=f"run-{number}") for number in range(5)]
+    assert "Moved first" not in terminal(runs)
+    assert "name it alone" in terminal(runs)
+    assert terminal(runs, verbose=True).count("Moved first") == 5
+
+
 def test_how_far_a_rule_can_be_trusted_stands_beside_its_finding():
     for told in (terminal([sick()]), markdown([sick()]), page([sick()])):
         assert "found in 3 of 3, wrong on 0 of 20" in told
+
+
+def test_what_the_log_says_of_settings_is_there_for_who_asks():
+    assert "learning_rate = 1e-06" in terminal([sick()], verbose=True)
+    assert "custom/metric" in terminal([sick()], verbose=True)
+    assert "learning_rate = 1e-06" in page([sick()])
 
 
 def test_what_cannot_be_judged_says_why_and_never_that_all_is_fine():
     told = terminal([short()])
     assert "INSUFFICIENT  Too few values to say anything: 2 values, 6 are needed" in told
     assert "No symptom" not in told
+
+
+@pytest.mark.parametrize("view", [terminal, markdown, page])
+def test_a_symptom_of_a_run_that_cannot_be_judged_is_no_verdict_on_it(view):
+    told = view([torn()])
+    assert told.index("INSUFFICIENT") < told.index("the log holds several runs")
+    assert "Most likely" not in told
+
+
+def test_what_is_only_watched_beside_a_sick_finding_is_one_line_until_asked_for():
+    assert "WATCH  all-correct groups rise (S08), since step 50" in terminal([sick()])
+    assert "reward/mean is 0.7" not in terminal([sick()])
+    assert "reward/mean is 0.7" in terminal([sick()], verbose=True)
 
 
 def test_what_is_not_judged_is_worse_than_what_is_fine():
@@ -104,7 +137,7 @@ def test_a_cause_that_is_hardly_less_likely_is_said_to_be():
 
 
 def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():
-    hostile = sick(source=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")
+    hostile = sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE, name=f"reward/component/{HOSTILE}")
     told = terminal([hostile, hostile], verbose=True)
     assert "\x1b" not in told
     assert "[bold]" in told
@@ -112,7 +145,7 @@ def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():
 
 
 def test_markdown_takes_nothing_of_a_log_as_its_own():
-    told = markdown([sick(source=HOSTILE, text=HOSTILE)])
+    told = markdown([sick(source=HOSTILE, framework=HOSTILE, text=HOSTILE)])
     assert "<script>" not in told
     assert "![i]" not in told
     assert "\n# h" not in told

@@ -175,7 +175,8 @@ def nemo_rl(path: Path, count: int = 30) -> Path:
     return write(path, lines)
 
 
-def areal(path: Path, count: int = 30) -> Path:
+def areal(path: Path, count: int = 30, actor: str = "ppo_actor", pairs: int = 2) -> Path:
+    """`pairs` in a row of the table: one in older versions, whose actor was grpo_actor."""
     lines = []
     for step, m in enumerate(steps(count)):
         metrics = {
@@ -194,9 +195,10 @@ def areal(path: Path, count: int = 30) -> Path:
             f"Epoch 1/1 Step {step + 1}/{count} Train step {step + 1}/{count} done."
         )
         lines += ["20260521-10:00:00.000 StatsLogger INFO: Stats (1/1):", "╒══════╤══════╤══════╤══════╕"]
-        items = list(metrics.items())
-        for one, two in zip(items[::2], [*items[1::2], ("", "")], strict=False):
-            cells = [f" {name} │ {value:.4e} " if name else "  │  " for name, value in (one, two)]
+        items = [(name.replace("ppo_actor", actor), f"{value:.4e}") for name, value in metrics.items()]
+        items += [("", "")] * (-len(items) % pairs)
+        for first in range(0, len(items), pairs):
+            cells = [f" {name} │ {value} " for name, value in items[first : first + pairs]]
             lines += [f"│{'│'.join(cells)}│", "├──────┼──────┼──────┼──────┤"]
         lines[-1] = "╘══════╧══════╧══════╧══════╛"
     return write(path, lines)

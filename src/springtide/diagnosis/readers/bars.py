@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median_low
 
-BAR = re.compile(rb"(\d{1,12})/(\d{1,12}) \[")
+TOTAL = re.compile(rb"/(\d{1,12}) \[")
+POSITION = re.compile(rb"\d{1,12}$")
 KEPT = 6
 """Bars of different lengths that are kept in mind at a time, the latest."""
 
@@ -33,8 +34,10 @@ class BarWatch:
         self._twice: dict[int, list[int]] = {}
 
     def take(self, line: bytes) -> None:
-        for position, total in BAR.findall(line):
-            self._draw(int(position), int(total))
+        for total in TOTAL.finditer(line):
+            position = POSITION.search(line, max(total.start() - 12, 0), total.start())
+            if position is not None:
+                self._draw(int(position[0]), int(total[1]))
 
     def _draw(self, position: int, total: int) -> None:
         before = dict(self.now).get(total)
@@ -43,6 +46,14 @@ class BarWatch:
         elif before != position and (total in self._moves or len(self._moves) < TOTALS):
             self._moves[total] = self._moves.get(total, 0) + 1
         self.now = (*((each, at) for each, at in self.now if each != total), (total, position))[-KEPT:]
+
+    def place(self) -> tuple[int, int] | None:
+        """Where the bar that moved most stands, and how long it is."""
+        if not self._moves:
+            return None
+        total = max(self._moves, key=self._moves.__getitem__)
+        position = dict(self.now).get(total)
+        return None if position is None else (position, total)
 
     def spacing(self, rows: int) -> int:
         """Steps from one row to the next; 1 if no bar tells."""

@@ -5,7 +5,7 @@ progress bar. A traceback after which no row came is why the run ended.
 """
 
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ from springtide.diagnosis.readers.console_settings import ConsoleSettings
 from springtide.diagnosis.readers.console_values import dicts, step_line
 from springtide.diagnosis.readers.head import head, is_text
 from springtide.diagnosis.readers.lines import lines
-from springtide.diagnosis.readers.trouble import TRACEBACK, Trouble, bare, saved
+from springtide.diagnosis.readers.pair_line import may_be_pairs, pair_line
+from springtide.diagnosis.readers.trouble import TRACEBACK, Trouble, bare, may_be_trouble, saved
+from springtide.diagnosis.readers.values import step_of
 
 SUFFIXES = (".log", ".txt", ".out", ".err", ".stdout", ".stderr", "")
 LINE_OF_NUMBERS = re.compile(rb"""\{['"][\w/@.-]+['"]: *['"]?[-\d.nN]|(?<![\w/])step:\d+ - """)
-FATAL_HINTS = (b"rror", b"Killed", b"fault", b"emory", b"oom-", b"imeout", b"TIME LIMIT", b"dumped")
+EVALUATION = "eval_"
+FIRST = 3
+"""Names of a row of which one says that it is of an evaluation: they come first, beside the epoch."""
 
 
 def sniff(path: Path) -> bool:
@@ -40,6 +44,8 @@ def read(path: Path) -> list[Log]:
     scan = _Scan()
     for line in lines(path):
         scan.take(line)
+    if not scan.rows():
+        scan.stepped = [read for line in lines(path) if may_be_pairs(line) and (read := pair_line(bare(line)))]
     return [scan.log(path)]
 
 
@@ -60,17 +66,22 @@ class _Scan:
         if b"step:" in line and (read := step_line(bare(line))):
             self.stepped.append(read)
             return
-        if b"{" in line and b"}" in line:
-            for step, values in dicts(line):
-                self.plain.append((step, values, self.bars.now))
-        if self.trouble.watching or TRACEBACK in line or any(hint in line for hint in FATAL_HINTS):
-            self.trouble.take(line, self.number, self._rows())
+        if b"{" in line and b"}" in line and self._take_dicts(line):
+            return
+        if self.trouble.watching or may_be_trouble(line):
+            self.trouble.take(line, self.number, self.rows())
         elif b"av" in line and (step := saved(line)) is not None:
             self.checkpoints.add(step)
-        if not self._rows():
+        if not self.rows():
             self.settings.take(line)
 
-    def _rows(self) -> int:
+    def _take_dicts(self, line: bytes) -> bool:
+        before = len(self.plain)
+        for step, values in dicts(line):
+            self.plain.append((step, values, self.bars.now))
+        return len(self.plain) > before
+
+    def rows(self) -> int:
         return max(len(self.plain), len(self.stepped))
 
     def log(self, path: Path) -> Log:
@@ -82,7 +93,7 @@ class _Scan:
             settings=self.settings.found(),
             window=self._window(rows),
             notes=tuple(self._notes(rows)),
-            error=self.trouble.after(self._rows()),
+            error=self.trouble.after(self.rows()),
             checkpoints=tuple(sorted(self.checkpoints)),
         )
 
@@ -90,7 +101,7 @@ class _Scan:
         return tuple(Row(values=values, step=step) for step, values in self.stepped)
 
     def _plain_rows(self) -> tuple[Row, ...]:
-        steps: list[int | None] = [step for step, _, _ in self.plain]
+        steps = [step if step is not None else _own_step(values) for step, values, _ in self.plain]
         if None in steps:
             steps = steps_from_bars([bars for _, _, bars in self.plain])
         return tuple(
@@ -110,7 +121,7 @@ class _Scan:
         notes = [
             Note(text=f"An error in the middle, after which the run went on: {text}", line=line)
             for at, line, text in self.trouble.errors[:3]
-            if at < self._rows()
+            if at < self.rows()
         ]
         if rows and rows[0].step is None:
             apart = self._window(rows)
@@ -119,11 +130,17 @@ class _Scan:
             )
         if not rows:
             notes.append(Note(text="There is no line with numbers of training in it."))
+        if self.trouble.after(self.rows()) and (place := self.bars.place()):
+            notes.append(Note(text=f"The progress bar stood at {place[0]} of {place[1]} when the run ended."))
         return notes
 
 
+def _own_step(values: dict[str, float]) -> int | None:
+    return next((step_of(values[name]) for name in ("step", "global_step") if name in values), None)
+
+
 def _held_out(values: dict[str, float]) -> bool:
-    return any(name.startswith("eval_") for name in values)
+    return any(name.startswith(EVALUATION) for name in islice(values, FIRST))
 
 
 def _is_periodic(row: Row) -> bool:

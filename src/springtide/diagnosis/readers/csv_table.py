@@ -105,9 +105,10 @@ def _exports(
     cells: Sequence[Sequence[float | None]],
     notes: Sequence[Note],
 ) -> list[Log]:
-    """The step is the first column that belongs to no run."""
+    """The step is a column that belongs to no run and says so; an axis of time is none, and then rows are counted."""
     own = [place for place, match in enumerate(exported) if match is None]
-    axis = next((place for place in own if header[place] in AXES), own[0] if own else None)
+    named = [place for place in own if header[place] in AXES or "step" in header[place].lower()]
+    axis = named[0] if named else None
     rows: dict[str, list[Row]] = {}
     for place, match in enumerate(exported):
         if match is None or match["key"].endswith(RANGE) or match["key"] in AXES:

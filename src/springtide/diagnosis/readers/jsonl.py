@@ -35,6 +35,9 @@ SAID = (
 TEXT = 400
 """Characters from which a string is part of a rollout and not of a metric."""
 
+OF_ALL = "global_step/max_steps"
+"""ms-swift's counter, a text such as 5/100."""
+
 FEW = 3
 """Lines of the head that must be rows of numbers, or all of them if there are less."""
 
@@ -68,7 +71,8 @@ def entry_of(read: Mapping[str, Any], names: dict[str, str]) -> Entry:
         outside = {name: value for name in (*AXES, *TIMES) if (value := number(read.get(name))) is not None}
         found = {**found, **outside}
     values = {names.setdefault(key, key): value for key, value in found.items()}
-    return Entry(values, step_of(read.get("step")))
+    counter = read.get("step", str(read.get(OF_ALL, "")).partition("/")[0])
+    return Entry(values, step_of(counter))
 
 
 def json_object(line: bytes) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from springtide.diagnosis.readers.values import number
 STEP = re.compile(rb"Train step (\d{1,12})/\d+ done")
 BORDER = "│"
 NAME = re.compile(r"[A-Za-z][\w/.@:-]{0,199}")
+WORDS = (b"Train step ", "│".encode())
 
 
 class Areal:

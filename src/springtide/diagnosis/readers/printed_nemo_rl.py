@@ -22,6 +22,7 @@ NAMES = {
     b"Total step time": "timing/train/total_step_time",
 }
 HELD_OUT = {b"Accuracy": "validation/accuracy", b"Average response length": "validation/avg_length"}
+WORDS = (b" Step ", "•".encode())
 
 
 class NemoRL:

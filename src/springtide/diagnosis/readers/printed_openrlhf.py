@@ -34,6 +34,7 @@ NAMES = {
     "ent_loss": "entropy_loss",
     "grad_norm": "actor_grad_norm",
 }
+WORDS = (b"lobal", b"%|")
 
 
 class OpenRLHF:

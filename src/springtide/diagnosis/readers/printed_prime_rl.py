@@ -36,6 +36,7 @@ NAMES = {
     "Trainable": "trainable/mean",
 }
 """The names under which the same goes to other loggers."""
+WORDS = (b"Step ", b"Evaluated ")
 
 
 class PrimeRL:

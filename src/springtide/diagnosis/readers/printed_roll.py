@@ -9,6 +9,7 @@ from springtide.diagnosis.readers.values import from_json, numbers, step_of
 
 LINE = re.compile(rb"metrics_tag: (\{.*\})")
 REDUCER = re.compile(r"@(?:sum|mean|max|min|last|p\d+)$")
+WORDS = (b"metrics_tag: {",)
 
 
 class Roll:

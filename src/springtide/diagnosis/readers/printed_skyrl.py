@@ -10,6 +10,7 @@ from springtide.diagnosis.readers.trouble import bare
 STEP = re.compile(rb"\bStep (\d{1,12}):\s*$")
 LONGEST = 5000
 """Lines of one dict."""
+WORDS = (b"Step ", b"': ")
 
 
 class SkyRL:

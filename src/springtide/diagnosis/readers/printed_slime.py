@@ -9,6 +9,7 @@ from springtide.diagnosis.readers.console_values import DICT, python_dict
 from springtide.diagnosis.readers.grouping import RowBuilder
 
 LINE = re.compile(rb"\b(step|rollout|perf|eval|passrate) (\d{1,12}): \{'")
+WORDS = (b": {'",)
 
 
 class Slime:

@@ -18,6 +18,9 @@ CHECKPOINT = re.compile(rb"(?:checkpoint|global_step|step|iter)[-_](\d{1,12})\b"
 LONGEST = 500
 """Characters that are kept of an error."""
 
+LINE = 4096
+"""Bytes of a line that are looked at."""
+
 MOST = 1000
 """Errors that are kept."""
 
@@ -27,6 +30,21 @@ def bare(line: bytes) -> bytes:
     if b"\x1b" in line:
         line = COLOUR.sub(b"", line)
     return PREFIX.sub(b"", line) if line[:1] in (b"(", b"[", b"r") else line
+
+
+def may_be_trouble(line: bytes) -> bool:
+    """Whether it is worth a closer look; cheap, since every line is asked."""
+    return (
+        b"rror" in line
+        or b"raceback" in line
+        or b"emory" in line
+        or b"illed" in line
+        or b"fault" in line
+        or b"oom-" in line
+        or b"imeout" in line
+        or b"TIME LIMIT" in line
+        or b"dumped" in line
+    )
 
 
 class Trouble:
@@ -40,7 +58,7 @@ class Trouble:
         if TRACEBACK in line:
             self._open = True
             return
-        text = bare(line)
+        text = bare(line[:LINE])
         if self._open:
             found = ERROR.match(text.decode("utf-8", "replace").rstrip()) if text[:1].strip() else None
             if found is not None:

@@ -4,6 +4,8 @@ Every view (terminal, Markdown, HTML) prints these sentences; none has words of 
 log is still as the log has it here: each view makes it harmless in its own way.
 """
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +18,8 @@ from springtide.diagnosis.verdict import Cause, Diagnosis, Excerpt, Symptom, Ver
 SEVERITY = (Verdict.SICK, Verdict.WATCH, Verdict.INSUFFICIENT, Verdict.UNAVAILABLE, Verdict.OK)
 """The worst first. What could not be judged stands before what is fine: silence is no health."""
 
+
+_UNMEASURED = "This rule has not"
 
 CLOSE = 0.5
 """Log-odds within which two causes are about as likely."""
@@ -44,7 +48,7 @@ class Gap:
 class Account:
     """`findings`: SICK and WATCH, the worst first and otherwise as the diagnosis has them. `causes`: of
     the run as a whole, the likeliest first. `gaps`: what can be turned on, the most telling first; `never`: what this
-    framework has no key for."""
+    framework has no key for. `settings`: as far as the log says; `unknown`: keys that no metric is known for."""
 
     source: str
     framework: str
@@ -62,12 +66,14 @@ class Account:
     never: tuple[Gap, ...]
     not_checked: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    settings: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 def account(examined: Examined) -> Account:
     frame, found = examined.frame, examined.diagnosis
     findings = _findings(found)
-    causes = found.causes or (findings[0].causes if findings else ())
+    causes = _causes(found, findings)
     gaps = _gaps(found)
     return Account(
         source=found.source,
@@ -86,6 +92,8 @@ def account(examined: Examined) -> Account:
         never=tuple(gap for gap in gaps if not gap.turn_on),
         not_checked=tuple(sorted(found.not_checked.items())),
         notes=notes(examined),
+        settings=tuple(f"{name} = {value}" for name, value in sorted(frame.settings.items())),
+        unknown=frame.unknown,
     )
 
 
@@ -94,6 +102,20 @@ def notes(examined: Examined) -> tuple[str, ...]:
     said = [f"The run ended with an error: {examined.frame.error}"] if examined.frame.error else []
     said += [note.text if note.line is None else f"line {note.line}: {note.text}" for note in examined.frame.notes]
     return tuple(dict.fromkeys([*said, *examined.diagnosis.notes]))
+
+
+def overview(accounts: Sequence[Account]) -> tuple[str, list[str]]:
+    """Of several runs: how many there are of each verdict and where, and their names within that folder."""
+    counts = Counter(told.verdict for told in accounts)
+    said = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in SEVERITY if counts[verdict])
+    sources = [told.source for told in accounts]
+    try:
+        folder = os.path.commonpath([os.path.dirname(source) for source in sources]).rstrip(os.sep)
+    except ValueError:  # some are absolute and some are not
+        folder = ""
+    if not folder:
+        return f"{len(accounts)} runs: {said}", sources
+    return f"{len(accounts)} runs in {folder}: {said}", [source[len(folder) + 1 :] for source in sources]
 
 
 def framework_title(name: str) -> str:
@@ -118,6 +140,13 @@ def place(row: Excerpt) -> str:
     return ", ".join([*(fact for fact in facts if fact), row.place])
 
 
+def trust(symptom: Symptom) -> str:
+    """How far its rule can be trusted, as measured."""
+    if not symptom.measured or symptom.measured.startswith(_UNMEASURED):
+        return f"{_UNMEASURED} been run on data."
+    return f"How far to trust this rule: {symptom.measured}"
+
+
 def since(symptom: Symptom) -> str:
     return "over the whole run" if symptom.onset_step is None else f"since step {symptom.onset_step}"
 
@@ -137,6 +166,15 @@ def number(value: float) -> str:
 def _findings(found: Diagnosis) -> tuple[Symptom, ...]:
     there = [each for each in found.symptoms if each.verdict in (Verdict.SICK, Verdict.WATCH)]
     return tuple(sorted(there, key=lambda each: SEVERITY.index(each.verdict)))
+
+
+def _causes(found: Diagnosis, findings: Sequence[Symptom]) -> tuple[Cause, ...]:
+    """Those of the run, after those of its worst symptom where the run's own do not know them."""
+    own = findings[0].causes if findings else ()
+    known = {cause.id for cause in found.causes}
+    if not own or own[0].id in known:
+        return found.causes
+    return (*(cause for cause in own if cause.id not in known), *found.causes)
 
 
 def _next_check(findings: Sequence[Symptom], causes: Sequence[Cause]) -> str:

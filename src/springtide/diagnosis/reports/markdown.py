@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from springtide.core.visible import one_line
-from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, place, since
+from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, overview, place, since, trust
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&!@])")
@@ -39,11 +39,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _overview(accounts: Sequence[Account]) -> list[str]:
     rows = []
-    for told in accounts:
+    said, names = overview(accounts)
+    for name, told in zip(names, accounts, strict=True):
         first = told.findings[0] if told.findings else None
         rows.append(
             [
-                literal(told.source),
+                literal(name),
                 literal(told.framework),
                 told.verdict.value,
                 "" if first is None else f"{literal(first.title)} ({literal(first.id)})",
@@ -52,15 +53,16 @@ def _overview(accounts: Sequence[Account]) -> list[str]:
             ]
         )
     header = ["run", "framework", "verdict", "symptom", "since step", "likeliest cause"]
-    return [f"# {len(accounts)} runs", "", *table(header, rows), ""]
+    return [f"# {literal(said)}", "", *table(header, rows), ""]
 
 
 def _run(told: Account) -> list[str]:
     lines = [f"## {literal(told.source)}", "", f"{literal(told.framework)}, {literal(told.span)}", ""]
     lines += [f"**{told.verdict.value}: {literal(told.headline)}**", ""]
-    if told.findings:
+    judged = told.verdict in (Verdict.SICK, Verdict.WATCH)
+    if judged:
         lines += _facts(told)
-    if len(told.causes) > 1:
+    if judged and len(told.causes) > 1:
         lines += ["### Or else", "", *_ranked(told.causes[1:], told.causes, start=2), ""]
     if told.findings:
         lines += ["### What was found", ""]
@@ -96,8 +98,7 @@ def _symptom(symptom: Symptom) -> list[str]:
     lines = [f"**{symptom.verdict.value}** {literal(symptom.title)} ({literal(symptom.id)}), {since(symptom)}", ""]
     lines += [f"- {literal(each.text)}" for each in symptom.evidence]
     lines += [f"- {literal(place(row))}: {literal(row.why)}\n\n  > {literal(row.text)}\n" for row in symptom.rows]
-    measured = symptom.measured or "this rule has not been run on data"
-    return [*lines, f"- How far to trust this rule: {literal(measured)}", ""]
+    return [*lines, f"- {literal(trust(symptom))}", ""]
 
 
 def _unchecked(told: Account) -> list[str]:
@@ -105,8 +106,8 @@ def _unchecked(told: Account) -> list[str]:
         return []
     lines = ["### What was not checked", ""]
     if told.gaps:
-        rows = [[code(gap.turn_on), literal(", ".join(gap.metrics)), ", ".join(gap.tells)] for gap in told.gaps]
-        lines += [*table(["turn on", "to see", "which tells"], rows), ""]
+        rows = [[literal(", ".join(gap.metrics)), ", ".join(gap.tells), code(gap.turn_on)] for gap in told.gaps]
+        lines += [*table(["to see", "for", "turn on"], rows), ""]
     lines += [f"- {literal(', '.join(gap.metrics))}: {literal(gap.reason)}" for gap in told.never]
     lines += [f"- {literal(symptom)}: {literal(reason)}" for symptom, reason in told.not_checked]
     fine = [each.id for each in told.others if each.verdict is Verdict.OK]

@@ -11,7 +11,17 @@ from importlib.resources import files
 from springtide import __version__
 from springtide.core.visible import one_line, visible
 from springtide.diagnosis.frame import Frame
-from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, number, place, since, worst
+from springtide.diagnosis.reports.account import (
+    Account,
+    Examined,
+    account,
+    cause_title,
+    number,
+    overview,
+    place,
+    since,
+    worst,
+)
 from springtide.diagnosis.reports.curve import Domain, Mark, figure
 from springtide.diagnosis.verdict import Cause, Diagnosis, Evidence, Symptom, Verdict
 
@@ -56,10 +66,11 @@ def _say(text: str) -> str:
 
 def _overview(accounts: Sequence[Account]) -> str:
     rows = []
-    for index, told in enumerate(accounts, 1):
+    said, names = overview(accounts)
+    for index, (name, told) in enumerate(zip(names, accounts, strict=True), 1):
         first = told.findings[0] if told.findings else None
         cells = [
-            f'<a href="#run-{index}">{_say(told.source)}</a>',
+            f'<a href="#run-{index}">{_say(name)}</a>',
             _say(told.framework),
             _say(told.span),
             f'<span class="badge {told.verdict.value}">{told.verdict.value}</span>',
@@ -68,7 +79,7 @@ def _overview(accounts: Sequence[Account]) -> str:
             _say(told.causes[0].title) if first is not None and told.causes else "",
         ]
         rows.append(cells)
-    return f"<h1>{len(accounts)} runs</h1>\n" + _table(
+    return f"<h1>{_say(said)}</h1>\n" + _table(
         ("run", "framework", "", "verdict", "symptom", "since step", "likeliest cause"), rows
     )
 
@@ -84,6 +95,8 @@ def _run(index: int, examined: Examined, told: Account) -> str:
         _symptoms(told.findings),
         _notes(told.notes),
         _unchecked(told),
+        _folded("Settings, as far as the log says", told.settings),
+        _folded("Keys that are not known", told.unknown),
     ]
     return f'<article id="run-{index}">\n' + "\n".join(part for part in parts if part) + "\n</article>"
 
@@ -94,7 +107,7 @@ def _verdict(told: Account) -> str:
 
 
 def _facts(told: Account) -> str:
-    if not told.findings:
+    if told.verdict not in (Verdict.SICK, Verdict.WATCH):
         return ""
     facts = [("Moved first", _say(told.mover)), ("Go back to", _say(told.rollback))]
     if told.causes:
@@ -198,27 +211,27 @@ def _unchecked(told: Account) -> str:
     if told.gaps:
         rows = [
             [
-                f"<code>{_say(gap.turn_on)}</code>",
                 _say(", ".join(gap.metrics)),
                 _say(", ".join(gap.tells)),
+                f"<code>{_say(gap.turn_on)}</code>",
                 _say(gap.reason),
             ]
             for gap in told.gaps
         ]
-        parts.append(_table(("turn on", "to see", "which tells", "why it is missing"), rows))
+        parts.append(_table(("to see", "for", "turn on", "why it is missing"), rows))
     if told.never:
         never = [f"{', '.join(gap.metrics)}: {gap.reason}" for gap in told.never]
-        parts.append("<details><summary>Not to be had from this log</summary>" + _list(never) + "</details>")
+        parts.append(_folded("Not to be had from this log", never))
     if told.not_checked:
-        reasons = _list(f"{symptom}: {reason}" for symptom, reason in told.not_checked)
         count = len(told.not_checked)
-        parts.append(
-            f"<details><summary>{count} symptom{'' if count == 1 else 's'} not looked for</summary>{reasons}</details>"
-        )
+        reasons = [f"{symptom}: {reason}" for symptom, reason in told.not_checked]
+        parts.append(_folded(f"{count} symptom{'' if count == 1 else 's'} not looked for", reasons))
     fine = [f"{each.id} {each.title}" for each in told.others if each.verdict is Verdict.OK]
-    if fine:
-        parts.append("<details><summary>Looked for and not there</summary>" + _list(fine) + "</details>")
-    return "\n".join(parts)
+    return "\n".join([*parts, _folded("Looked for and not there", fine)])
+
+
+def _folded(summary: str, items: Sequence[str]) -> str:
+    return f"<details><summary>{_say(summary)}</summary>{_list(items)}</details>" if items else ""
 
 
 def _list(items: Iterable[str]) -> str:

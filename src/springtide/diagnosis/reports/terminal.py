@@ -20,9 +20,10 @@ from springtide.diagnosis.reports.account import (
     account,
     cause_title,
     number,
+    overview,
     place,
     since,
-    worst,
+    trust,
 )
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
@@ -38,6 +39,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24
 """Characters of a curve."""
 
+_AT_LENGTH = 3
+"""Runs that are told at length beside others, at most."""
+
 _READ = 3
 """Completions of a symptom that are shown, and..."""
 
@@ -52,8 +56,11 @@ def print_runs(console: Console, runs: Sequence[Examined], *, verbose: bool = Fa
     """One run at length; several as a table, followed by those that are not well."""
     accounts = [account(each) for each in runs]
     if len(runs) > 1:
-        console.print(_table(accounts))
+        _print_overview(console, accounts)
     at_length = [verbose or len(runs) == 1 or told.verdict in (Verdict.SICK, Verdict.WATCH) for told in accounts]
+    if sum(at_length) > _AT_LENGTH and not verbose:
+        console.print(Text("For one of them at length, name it alone; for all of them, --verbose.", "dim"))
+        return
     for number_, (examined, told, wanted) in enumerate(zip(runs, accounts, at_length, strict=True), 1):
         if wanted:
             if len(runs) > 1:
@@ -66,18 +73,12 @@ def print_run(console: Console, frame: Frame, told: Account, *, verbose: bool = 
     console.print(Text.assemble(_say(told.source), ("  " + _say(f"{told.framework}, {told.span}"), "dim")))
     console.print()
     console.print(Text.assemble((told.verdict.value, STYLES[told.verdict]), "  ", (_say(told.headline), "bold")))
-    if told.findings:
-        _print_symptom(console, frame, told.findings[0])
+    others = told.findings
+    if told.findings and told.verdict in (Verdict.SICK, Verdict.WATCH):
+        _print_evidence(console, frame, told.findings[0])
         _print_facts(console, told, verbose=verbose)
-    for other in told.findings[1:]:
-        console.print()
-        console.print(
-            Text.assemble((other.verdict.value, STYLES[other.verdict]), f"  {_say(other.title)} ({other.id}), "),
-            Text(since(other)),
-        )
-        _print_symptom(console, frame, other)
-        if verbose:
-            _print_causes(console, other.causes, other.causes)
+        others = told.findings[1:]
+    _print_also(console, frame, others, verbose=verbose)
     if told.notes:
         console.print()
         console.print(Text("About the log", "bold"))
@@ -90,19 +91,35 @@ def print_run(console: Console, frame: Frame, told: Account, *, verbose: bool = 
         console.print(Text(f"springtide doctor explain {told.findings[0].id}", "dim"), soft_wrap=True)
 
 
+def _print_also(console: Console, frame: Frame, others: Sequence[Symptom], *, verbose: bool) -> None:
+    """What else was found: a line each, and at length where it is SICK or asked for."""
+    if others:
+        console.print()
+        console.print(Text("Also found", "bold"))
+    for other in others:
+        said = f"  {_say(other.title)} ({other.id}), {since(other)}"
+        console.print(Text.assemble("  ", (other.verdict.value, STYLES[other.verdict]), said))
+        if verbose or other.verdict is Verdict.SICK or other.rows:
+            _print_evidence(console, frame, other)
+        if verbose:
+            _print_causes(console, other.causes, other.causes)
+
+
 def _say(text: str) -> str:
     return one_line(text)
 
 
-def _table(accounts: Sequence[Account]) -> Table:
+def _print_overview(console: Console, accounts: Sequence[Account]) -> None:
+    said, names = overview(accounts)
+    console.print(Text(_say(said), "bold"))
     table = Table(
         "", "run", "framework", "steps", "verdict", "symptom", "since", "likeliest cause", box=None, pad_edge=False
     )
-    for number_, told in enumerate(accounts, 1):
+    for number_, (name, told) in enumerate(zip(names, accounts, strict=True), 1):
         first = told.findings[0] if told.findings else None
         table.add_row(
             Text(str(number_), "dim"),
-            Text(_say(told.source), overflow="fold"),
+            Text(_say(name), overflow="fold"),
             Text(_say(told.framework)),
             Text(str(told.steps), "dim"),
             Text(told.verdict.value, STYLES[told.verdict]),
@@ -110,25 +127,23 @@ def _table(accounts: Sequence[Account]) -> Table:
             Text("" if first is None or first.onset_step is None else str(first.onset_step)),
             Text(_say(told.causes[0].title) if first is not None and told.causes else ""),
         )
-    verdict = worst(told.verdict for told in accounts)
-    table.title = Text.assemble(f"{len(accounts)} runs, the worst ", (verdict.value, STYLES[verdict]))
-    table.title_justify = "left"
-    return table
+    console.print(table)
 
 
-def _print_symptom(console: Console, frame: Frame, symptom: Symptom) -> None:
-    """The evidence, each with the metric's curve over the run."""
+def _print_evidence(console: Console, frame: Frame, symptom: Symptom) -> None:
+    """What it rests on, each metric with its curve over the run."""
+    drawn: set[str] = set()
     for each in symptom.evidence:
+        line = Text("  ").append(_say(each.text))
         series = frame.series.get(each.metric)
-        line = Text("  ")
-        if series is not None and len(series) > 1 and (console.encoding or "").lower().startswith("utf"):
-            line.append(curve(series), "cyan").append("  ")
-        console.print(line.append(_say(each.text)))
+        if series is not None and len(series) > 1 and each.metric not in drawn and console.encoding.startswith("utf"):
+            line.append("  ").append(curve(series), "cyan")
+            drawn.add(each.metric)
+        console.print(line)
     for row in symptom.rows[:_READ]:
         console.print(Text.assemble(f"  {_say(place(row))}: ", (_say(row.why), "yellow")))
         console.print(Padding(Text(one_line(row.text, limit=_EXCERPT), "dim"), (0, 0, 0, 4)))
-    if symptom.measured:
-        console.print(Text(f"  How far to trust this rule: {_say(symptom.measured)}", "dim"))
+    console.print(Text(f"  {_say(trust(symptom))}", "dim"))
 
 
 def _print_facts(console: Console, told: Account, *, verbose: bool) -> None:
@@ -143,7 +158,7 @@ def _print_facts(console: Console, told: Account, *, verbose: bool) -> None:
     if told.next_check:
         facts.add_row("Next check", Text(_say(told.next_check)))
     if told.causes and told.causes[0].remedy:
-        facts.add_row(f"Change ({told.framework})", Text(_say(told.causes[0].remedy), "green"))
+        facts.add_row(Text(_say(f"Change ({told.framework})")), Text(_say(told.causes[0].remedy), "green"))
     others = told.causes[1:] if verbose else told.causes[1:3]
     if others and not verbose:
         named = "\n".join(f"{_say(cause_title(cause, told.causes))}: {_say(cause.check)}" for cause in others)
@@ -175,13 +190,16 @@ def _print_causes(console: Console, shown: Sequence[Cause], causes: Sequence[Cau
 def _print_unchecked(console: Console, told: Account, *, verbose: bool) -> None:
     if not told.not_checked and not told.gaps and not told.never:
         return
+    telling = [gap for gap in told.gaps if gap.tells]
+    shown = told.gaps if verbose else telling[:_GAPS]
+    if not told.not_checked and not shown:
+        return
     console.print()
     console.print(Text("Not checked", "bold"), Text(_count(len(told.not_checked)), "dim"))
-    shown = told.gaps if verbose else told.gaps[:_GAPS]
     for gap in shown:
         console.print(Padding(_gap(gap), (0, 0, 0, 2)))
-    hidden = len(told.gaps) - len(shown)
-    if hidden:
+    hidden = len(telling) - len(shown)
+    if hidden > 0:
         console.print(Text(f"  and {hidden} more that can be turned on (--verbose)", "dim"))
     if verbose:
         for gap in told.never:
@@ -191,14 +209,14 @@ def _print_unchecked(console: Console, told: Account, *, verbose: bool) -> None:
 
 
 def _count(symptoms: int) -> str:
-    return "1 symptom" if symptoms == 1 else f"{symptoms} symptoms"
+    return "1 symptom" if symptoms == 1 else f"{symptoms} symptoms" if symptoms else ""
 
 
 def _gap(gap: Gap) -> Text:
-    text = Text.assemble("turn on ", (_say(gap.turn_on), "green"), f" for {', '.join(map(_say, gap.metrics))}")
+    text = Text(f"to see {', '.join(map(_say, gap.metrics))}")
     if gap.tells:
-        text.append(f" (tells {', '.join(gap.tells)})", "dim")
-    return text
+        text.append(f" (for {', '.join(gap.tells)})", "dim")
+    return text.append(": ").append(_say(gap.turn_on), "green")
 
 
 def _print_others(console: Console, told: Account) -> None:
@@ -206,6 +224,10 @@ def _print_others(console: Console, told: Account) -> None:
     if fine:
         console.print()
         console.print(Text.assemble(("Looked for and not there  ", "bold"), ", ".join(fine)))
+    for title, lines in (("Settings", told.settings), ("Keys that are not known", told.unknown)):
+        if lines:
+            console.print()
+            console.print(Text.assemble((f"{title}  ", "bold"), _say(", ".join(lines))))
 
 
 def _print_list(console: Console, lines: Sequence[str]) -> None:
