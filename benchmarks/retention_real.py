@@ -5,9 +5,9 @@ learning over KV that is kept or refreshed (L0).
 
 A run is `springtide train` in async: controller, journal, embedded engine (one thread) and trainer (one thread). Its
 episodes are replayed from scripts of sessions in a shell; the environment's time is slept. The engine's KV capacity is
-half of what as many episodes need as keep its batch full. LRU is tuned: from the middle of a sweep of episodes in
-flight as far as it gets better, and one further. Ours is not tuned. Arms take turns, a ratio is taken within a round,
-and each run's first steps are not measured.
+half of what as many episodes need as keep its batch full. LRU is tuned: from as many episodes in flight as fit, up or
+down a sweep as far as it gets better, and one further. Ours is not tuned. Arms take turns, a ratio is taken within a
+round, and each run's first steps are not measured.
 
 Parts can be measured alone (`--parts`); the others' results stay as they are in the result file. What is measured is
 kept round by round.
@@ -49,6 +49,9 @@ TUNING_SIZE = msgspec.structs.replace(SIZE, warm=1, steps=2)
 the engine from waiting for the trainer, in all arms."""
 
 SWEEP = (4, 8, 12, 16, 24, 32, 64)
+START = 12
+"""About as many episodes as `capacity` holds when they are halfway through."""
+
 OURS = Arm(retention="break-even", admission="law", kv="keep", host=HOST)
 BASELINES = {"lru": Arm(kv="keep"), "lru, tier": Arm(kv="keep", host=HOST)}
 """Each tuned over `SWEEP`. KV is kept over updates, as ours is: they differ from ours in nothing but which sessions are
@@ -100,14 +103,14 @@ class Bench:
         def rate(concurrent: int) -> float:
             return self.rate(name, msgspec.structs.replace(arm, concurrent=concurrent), size, seed)
 
-        best, tried = climbed(SWEEP, rate)
+        best, tried = climbed(SWEEP, START, rate)
         return msgspec.structs.replace(arm, concurrent=best), {str(number): tried[number] for number in sorted(tried)}
 
 
-def climbed(sweep: Sequence[int], rate: Callable[[int], float]) -> tuple[int, dict[int, float]]:
-    """From the middle of `sweep` to where `rate` is best, a neighbour at a time; and what was tried."""
+def climbed(sweep: Sequence[int], start: int, rate: Callable[[int], float]) -> tuple[int, dict[int, float]]:
+    """From `start` to where in `sweep` `rate` is best, a neighbour at a time; and what was tried."""
     tried: dict[int, float] = {}
-    at = len(sweep) // 2
+    at = sweep.index(start)
     while True:
         near = sweep[max(0, at - 1) : at + 2]
         tried |= {number: rate(number) for number in near if number not in tried}

@@ -45,11 +45,14 @@ OWN = frozenset(
 DIGITS = 6
 """Of a number that is kept."""
 
+SMOOTHED = 5
+"""Train steps that a reward in the index is the mean of."""
+
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What the index says of a run. `cause`, `dose`, `value` and `expected` are of what was planted, empty in a healthy
     run; `first`: the train step from which on it is there. `verdict`: what a diagnosis should say, of a healthy run the
-    worst that it may say. Rewards are means over five train steps."""
+    worst that it may say. Rewards are means over SMOOTHED train steps."""
 
     name: str
     half: Half
@@ -68,7 +71,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     first: int | None = None
     expected: tuple[str, ...] = ()
-    checkpoints: tuple[int, ...] = ()
 
 
 class _Index(msgspec.Struct):
@@ -99,12 +101,13 @@ def keep(run: PlannedRun, folder: RunFolder, seconds: float, root: Path = FOLDER
     lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records if record.metrics)
     root.mkdir(parents=True, exist_ok=True)
     log_path(run.name, root).write_bytes(gzip.compress(lines, mtime=0))
-    return describe(run, records, seconds=seconds, checkpoints=folder.checkpoint_steps())
+    return describe(run, records, seconds=seconds)
 
 
-def describe(run: PlannedRun, records: Sequence[MetricRecord], *, seconds: float, checkpoints: Sequence[int]) -> Entry:
+def describe(run: PlannedRun, records: Sequence[MetricRecord], *, seconds: float) -> Entry:
     rewards = [record.metrics["reward/mean"] for record in records if "reward/mean" in record.metrics]
-    smooth = [sum(rewards[i : i + 5]) / 5 for i in range(max(1, len(rewards) - 4))]
+    width = min(SMOOTHED, len(rewards))
+    smooth = [sum(rewards[i : i + width]) / width for i in range(len(rewards) - width + 1)]
     held_out = [record.metrics["eval/success"] for record in records if "eval/success" in record.metrics]
     return Entry(
         name=run.name,
@@ -124,18 +127,17 @@ def describe(run: PlannedRun, records: Sequence[MetricRecord], *, seconds: float
         value=run.value,
         first=max((fault.first for fault in run.faults), default=1) if run.sick else None,
         expected=run.expected,
-        checkpoints=tuple(checkpoints),
     )
 
 
 @contextmanager
 def unpacked(entry: Entry, root: Path = FOLDER) -> Iterator[Path]:
     """A folder of the run, until the end of the block. Nothing in it tells what was planted."""
-    run = planned()[entry.name]
+    recipe = planned()[entry.name].recipe()
     with TemporaryDirectory() as scratch:
-        folder = RunFolder.create(name="run", recipe_text=dump_recipe(run.recipe()), path=Path(scratch) / "run")
+        folder = RunFolder.create(name="run", recipe_text=dump_recipe(recipe), path=Path(scratch) / "run")
         folder.metrics.write_bytes(gzip.decompress(log_path(entry.name, root).read_bytes()))
-        for step in entry.checkpoints:
+        for step in {*range(0, entry.steps, recipe.checkpoint.every), entry.steps}:
             folder.checkpoint(step).mkdir(parents=True)
         yield folder.path
 

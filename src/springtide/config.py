@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from springtide.diagnosis.config import DiagnosisConfig
 from springtide.engines.config import EngineConfig, TorchEngineConfig
 from springtide.environments.config import EnvironmentConfig
 from springtide.evaluation.config import EvaluationConfig
@@ -29,6 +30,7 @@ class Recipe(StrictModel):
     training: TrainingConfig = TrainingConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    diagnosis: DiagnosisConfig = DiagnosisConfig()
     sandbox: SandboxConfig = SandboxConfig()
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from springtide.telemetry.jsonl import JsonlSink
 from springtide.telemetry.record import MetricRecord
 from springtide.telemetry.run_folder import Parent, RunFolder
 from springtide.telemetry.status import StatusBoard, Wait
+from springtide.telemetry.verdicts import SymptomRecord, VerdictFile, VerdictRecord
 
 CHAT = (
     Message(role="system", content="You have a [bold] shell."),
@@ -67,6 +68,40 @@ def folder():
     )
     journal.close()
     return folder
+
+
+def diagnosed(folder):
+    symptom = SymptomRecord(
+        id="S06",
+        title="The [bold]reward[/bold] collapses",
+        verdict="SICK",
+        onset_step=12,
+        causes=("rate",),
+        next_check="KL",
+    )
+    file = VerdictFile(folder.diagnosis)
+    file.append(VerdictRecord(time=1.0, step=10, verdict="OK"))
+    last = VerdictRecord(
+        time=2.0, step=20, verdict="SICK", symptoms=(symptom,), earliest_mover="train/entropy", rollback_step=10
+    )
+    file.append(last)
+
+
+def test_status_and_report_show_what_the_monitor_said(springtide, folder):
+    StatusBoard(folder.status, run=folder.id, steps=30).close()
+    assert "diagnosis" not in springtide("status", folder.id).stdout
+    diagnosed(folder)
+    assert (
+        "diagnosis SICK @ step 20  S06 The [bold]reward[/bold] collapses since step 12"
+        in springtide("status", folder.id).stdout
+    )
+    told = json.loads(springtide("status", folder.id, "--json").stdout)["diagnosis"]
+    assert (told["verdict"], told["rollback_step"], told["symptoms"][0]["id"]) == ("SICK", 10, "S06")
+    springtide("report", folder.id)
+    report = folder.report.read_text()
+    assert "SICK at step 20 (at first OK, SICK from step 20)." in report
+    assert "| SICK | S06 The [bold]reward[/bold] collapses | 12 | rate | KL |" in report
+    assert "before the first mover (train/entropy): step 10." in report
 
 
 def test_show_lists_the_newest_episodes(springtide, folder):

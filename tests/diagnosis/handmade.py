@@ -74,6 +74,7 @@ def sick(
                 title="completions run into their limit",
                 verdict=Verdict.SICK,
                 onset_step=220,
+                seen_step=230,
                 evidence=(
                     Evidence(
                         metric="completion/truncated", text=text, steps=(220, 230), values=(0.87, 0.87), baseline=0.02

@@ -138,3 +138,15 @@ def test_other_runs_beside_it_stay_apart(tmp_path):
     for name, sign in (("a.log", 1), ("b.log", 2)):
         (tmp_path / name).write_text("".join(line(step, values(step * sign)) for step in range(20)))
     assert [frame.source.name for frame in read(tmp_path)] == ["a.log", "b.log"]
+
+
+@pytest.mark.parametrize(("decimals", "known"), [(3, False), (9, True)])
+def test_three_decimals_do_not_make_a_learning_rate_zero(tmp_path, decimals, known):
+    row = {"actor/lr": 1e-6, "actor/kl_loss": 1e-4, "critic/score/mean": 0.0, "actor/grad_norm": 0.25}
+    lines = [" - ".join(f"{name}:{value:.{decimals}f}" for name, value in row.items()) for _ in range(8)]
+    path = tmp_path / "run.log"
+    path.write_text("".join(f"step:{step} - {line}\n" for step, line in enumerate(lines)))
+    (frame,) = read(path)
+    assert ("train/learning_rate" in frame.series) is known
+    assert ("train/reference_kl" in frame.series) is known
+    assert list(frame.series["reward/mean"].values) == [0.0] * 8

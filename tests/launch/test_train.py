@@ -18,6 +18,7 @@ from springtide.runtime.journal import open_journal_reader
 from springtide.telemetry.jsonl import read_metrics
 from springtide.telemetry.run_folder import RunFolder
 from springtide.telemetry.status import read_status
+from springtide.telemetry.verdicts import newest_verdict
 from springtide.training import state
 from springtide.training.checkpoint import CheckpointStore
 
@@ -36,6 +37,16 @@ def test_a_run_leaves_what_the_documentation_promises(finished):
     for path in (folder.recipe, folder.journal, folder.metrics, folder.status, folder.result, folder.report):
         assert path.is_file(), path
     assert read_status(folder.status).phase == "finished"
+
+
+def test_a_run_diagnoses_itself_unless_the_recipe_says_not_to_and_learns_the_same(finished, tmp_path):
+    _, folder, _ = finished
+    assert newest_verdict(folder.diagnosis).step == 3
+    assert "## Diagnosis" in folder.report.read_text()
+    recipe, silent = new_run(tmp_path, "diagnosis.every=0")
+    train(recipe=recipe, folder=silent)
+    assert not silent.diagnosis.exists()
+    assert same(weights(folder, 3), weights(silent, 3))
 
 
 def test_the_same_recipe_gives_the_same_weights(finished, tmp_path):

@@ -56,6 +56,12 @@ def test_a_turn_is_cut_off_where_no_stop_token_ends_it():
     assert (found["completion/length"], found["completion/length_min"], found["completion/length_max"]) == (2.5, 2, 3)
 
 
+def test_a_turn_that_went_past_a_stop_token_was_cut_off_somewhere_else():
+    found = completion_metrics([group(member(0, (1, STOP, 1, STOP)), member(1, (1, STOP)))], {STOP})
+    assert found["completion/truncated"] == pytest.approx(1 / 2)
+    assert found["completion/terminated_length"] == 2.0
+
+
 def test_nothing_is_said_of_ends_that_are_not_known():
     found = completion_metrics([rewarded(1.0, 0.0)], ())
     assert "completion/truncated" not in found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from springtide.cli import doctor_preflight
+from springtide.cli import doctor_completions, doctor_follow, doctor_preflight
 from springtide.cli.console import complain, errors, output
 from springtide.cli.options import Json, examples
 from springtide.core.errors import UsageError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _EXAMINE = "examine"
 
+_UNNAMED = (_EXAMINE, doctor_follow.FOLLOW)
+"""Commands that an option or its absence chooses."""
+
 SICK, UNUSABLE, UNJUDGED = 1, UsageError.exit_code, 3
 """Exit codes; 0 says that all that was asked for is OK or WATCH."""
 
@@ -29,6 +32,9 @@ EXAMPLES = (
     "springtide doctor train.log wandb/run-20300501_120000-abc --html report.html",
     "springtide doctor runs/* --json",
     "springtide doctor outputs --only S33 --verbose",
+    "springtide doctor runs/quickstart-20300501-120000 --follow",
+    "springtide doctor preflight train_grpo.py --pass-rate 0.3:0.2",
+    "springtide doctor completions rollouts",
     "springtide doctor explain S33",
 )
 
@@ -42,13 +48,13 @@ class Ways(TyperGroup):
     """What does not begin with a command's name is a path, or an option, of the examination."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or args[0] not in self.commands or args[0] == _EXAMINE:
-            args = [_EXAMINE, *args]
+        if not args or args[0] not in self.commands or args[0] in _UNNAMED:
+            args = [doctor_follow.FOLLOW if "--follow" in args else _EXAMINE, *args]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        return ("" if name == _EXAMINE else name), command, rest
+        return ("" if name in _UNNAMED else name), command, rest
 
 
 class Unnamed(TyperCommand):
@@ -98,8 +104,8 @@ def examine(
     from springtide.diagnosis.reports.terminal import print_runs
 
     if runs:
+        _write(runs, html=html, markdown=markdown)  # first, for who pipes what is printed into `head`
         print_runs(errors() if as_json else output(), runs, verbose=verbose)
-        _write(runs, html=html, markdown=markdown)
     for problem in unusable:
         complain(problem)
     if as_json:
@@ -182,4 +188,6 @@ def explain(
         typer.echo(text, nl=False)
 
 
-doctor_preflight.register(app)
+for module in (doctor_preflight, doctor_completions):
+    module.register(app)
+doctor_follow.register(app, cls=Unnamed)

@@ -180,9 +180,9 @@ def _print_predictions(console: Console, found: "Preflight") -> None:
     table = Table("memory on each device, an estimate", "GiB", "formula", box=None, pad_edge=False)
     for part in memory.parts:
         table.add_row(Text(part.name), f"{part.gib:,.2f}", Text(f"{part.formula} {part.source}".strip(), "dim"))
-    table.add_row(
-        "in all", f"{memory.total_gib:,.2f}", Text(f"{memory.parameters / 1e9:.3g}e9 parameters: {memory.model}", "dim")
-    )
+    unit, name = (1e9, "e9") if memory.parameters >= 1e9 else (1e6, "e6")
+    size = Text(f"{memory.parameters / unit:.3g}{name} parameters: {memory.model}", "dim")
+    table.add_row("in all", f"{memory.total_gib:,.2f}", size)
     console.print(table)
     for missing in memory.left_out:
         console.print(Text(f"not estimated: {missing}", "dim"), soft_wrap=True)

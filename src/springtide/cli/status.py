@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import typer
+from rich.text import Text
 
 from springtide.cli.console import output
 from springtide.cli.live import panel
@@ -16,6 +17,7 @@ from springtide.evaluation.result import history
 from springtide.telemetry.jsonl import read_metrics
 from springtide.telemetry.run_folder import RunFolder
 from springtide.telemetry.status import completed, read_status
+from springtide.telemetry.verdicts import VerdictRecord, newest_verdict
 
 
 def register(app: typer.Typer) -> None:
@@ -37,13 +39,17 @@ def status(run: RunName, as_json: Json = False) -> None:
     found = completed(found, records)
     running = folder.locked()
     age = max(0.0, time() - found.updated)
+    diagnosed = newest_verdict(folder.diagnosis)
     if as_json:
         document: dict[str, Any] = msgspec.to_builtins(found)
-        typer.echo(json.dumps(document | {"running": running, "age": age}))
+        told = {"running": running, "age": age, "diagnosis": msgspec.to_builtins(diagnosed)}
+        typer.echo(json.dumps(document | told))
         return
     console = output()
     rewards = [point.mean for point in history(records).rewards]
     console.print(panel(found, rewards=rewards))
+    if diagnosed is not None:
+        console.print(diagnosis_line(diagnosed), soft_wrap=True)
     if running:
         console.print(f"Running as process {found.pid}, updated {age:.0f} s ago.", highlight=False)
     elif found.finished:
@@ -56,3 +62,13 @@ def status(run: RunName, as_json: Json = False) -> None:
             markup=False,
             emoji=False,
         )
+
+
+def diagnosis_line(record: VerdictRecord) -> Text:
+    """What the monitor said last."""
+    style = {"SICK": "bold red", "WATCH": "yellow", "OK": "green"}.get(record.verdict, "dim")
+    line = Text.assemble(("diagnosis ", "dim"), (record.verdict, style), (f" @ step {record.step}", "dim"))
+    for symptom in record.symptoms:
+        since = "" if symptom.onset_step is None else f" since step {symptom.onset_step}"
+        line.append(f"  {symptom.id} {symptom.title}{since}")
+    return line

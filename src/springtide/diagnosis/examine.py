@@ -30,7 +30,10 @@ def examine(path: str | Path, *, only: Sequence[str] = ()) -> list[Examined]:
     wanted = {find_rule(each).id for each in only}
     frames = read(Path(path))
     if not frames:
-        raise UsageError(f"{path} holds no training log that can be read: name the folder or the file that has one.")
+        raise UsageError(
+            f"{path} holds no training log that can be read: name a trainer_state.json, a console log, a file of JSON "
+            "lines or CSV, or a folder of TensorBoard, W&B, MLflow, trackio or one of our runs."
+        )
     return [Examined(frame, narrowed(with_completions(diagnose(frame), frame), wanted)) for frame in frames]
 
 

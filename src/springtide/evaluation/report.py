@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 from springtide.evaluation.count import Count
@@ -13,6 +14,7 @@ from springtide.telemetry.jsonl import read_metrics
 from springtide.telemetry.ledger import UNATTRIBUTED
 from springtide.telemetry.run_folder import RunFolder, write_atomically
 from springtide.telemetry.status import Status, read_status
+from springtide.telemetry.verdicts import VerdictRecord, read_verdicts
 
 LOGGER = logging.getLogger("springtide.evaluation")
 
@@ -103,6 +105,7 @@ def markdown(folder: RunFolder, result: RunResult, past: History, *, curve: bool
     if len(past.evaluations) > 1:
         evaluated = [_count_row(str(evaluation.step), evaluation.count) for evaluation in past.evaluations]
         lines += ["", *_table(("step", *HEADER[1:]), evaluated)]
+    lines += _diagnosis_section(folder)
     lines += _ledger_section(past)
     if past.costs:
         named = ", ".join(f"{name} {seconds:.3g}" for name, seconds in past.costs.items())
@@ -129,6 +132,40 @@ def show_interval(interval: Interval | None) -> str:
 def _count_row(label: str, count: Count) -> Row:
     rate = "-" if count.rate is None else f"{count.rate:.3f}"
     return (label, rate, show_interval(rate_interval(count)), f"{count.k} of {count.n}", str(count.invalid))
+
+
+def _diagnosis_section(folder: RunFolder) -> list[str]:
+    """What the monitor said at last, and at which steps its verdict changed."""
+    records = list(read_verdicts(folder.diagnosis))
+    if not records:
+        return []
+    last = records[-1]
+    lines = ["", "## Diagnosis", "", f"{last.verdict} at step {last.step}{_changes(records)}."]
+    if last.symptoms:
+        rows = [
+            (
+                symptom.verdict,
+                f"{symptom.id} {symptom.title}",
+                "-" if symptom.onset_step is None else str(symptom.onset_step),
+                symptom.causes[0] if symptom.causes else "-",
+                symptom.next_check or "-",
+            )
+            for symptom in last.symptoms
+        ]
+        lines += ["", *_table(("", "symptom", "since step", "likeliest cause", "next check"), rows)]
+    if last.rollback_step is not None:
+        lines += ["", f"The last checkpoint before the first mover ({last.earliest_mover}): step {last.rollback_step}."]
+    return [*lines, "", f"`springtide doctor {folder.path}` says more."]
+
+
+def _changes(records: Sequence[VerdictRecord]) -> str:
+    """Where the verdict was another before."""
+    changed = [
+        f"{after.verdict} from step {after.step}"
+        for before, after in pairwise(records)
+        if before.verdict != after.verdict
+    ]
+    return f" (at first {records[0].verdict}, {', '.join(changed)})" if changed else ""
 
 
 def _ledger_section(past: History) -> list[str]:

@@ -13,6 +13,7 @@ from functools import partial
 
 from springtide.config import Recipe
 from springtide.core.errors import SpringtideError, StorageFullError
+from springtide.diagnosis.monitor import diagnosis_sink
 from springtide.engines.calibration import Calibration
 from springtide.evaluation.count import Count
 from springtide.evaluation.report import write_report
@@ -115,7 +116,7 @@ class Run:
         self._board = board
         self._started = time.monotonic()
         self._store = CheckpointStore(folder.checkpoints, recipe.checkpoint)
-        self._sinks = SinkGroup(_sinks(folder))
+        self._sinks = SinkGroup(_sinks(recipe, folder))
 
     async def imitate(self) -> None:
         """Prepare and warm-start, no more."""
@@ -224,10 +225,12 @@ class Run:
         )
 
 
-def _sinks(folder: RunFolder) -> list[Sink]:
+def _sinks(recipe: Recipe, folder: RunFolder) -> list[Sink]:
+    """The diagnosis reads what the first one wrote."""
     makers: list[Callable[[], Sink | None]] = [
         lambda: JsonlSink(folder.metrics),
         lambda: tensorboard_sink(folder.tensorboard),
+        lambda: diagnosis_sink(folder.path, folder.diagnosis, recipe.diagnosis.every),
     ]
     return [sink for make in makers if (sink := make()) is not None]
 

@@ -39,7 +39,8 @@ def signal_metrics(groups: Sequence[Group], success_reward: float) -> dict[str, 
 
 
 def completion_metrics(groups: Sequence[Group], stop_tokens: Collection[int]) -> dict[str, float]:
-    """Of the sampled turns. One is cut off if no stop token ends it; nothing is said of that without `stop_tokens`."""
+    """Of the sampled turns. One that does not end with its first stop token is cut off, also where sampling went past
+    one; nothing is said of that without `stop_tokens`."""
     turns = [turn for group in groups for member in group.valid_members for turn in _turns(member)]
     if not turns:
         return {}
@@ -51,7 +52,7 @@ def completion_metrics(groups: Sequence[Group], stop_tokens: Collection[int]) ->
         "completion/unique": mean([_distinct(group.valid_members) for group in groups if group.valid_members]),
     }
     if stop_tokens:
-        ended = [len(turn.tokens) for turn in turns if turn.tokens[-1] in stop_tokens]
+        ended = [len(turn.tokens) for turn in turns if _ended(turn.tokens, stop_tokens)]
         found["completion/truncated"] = 1.0 - len(ended) / len(turns)
         found |= {"completion/terminated_length": mean(ended)} if ended else {}
     return found
@@ -82,6 +83,10 @@ def _variance(values: Sequence[float]) -> float:
 
 def _turns(member: Trajectory) -> Iterable[Segment]:
     return (segment for segment in member.segments if segment.sampled and segment.tokens)
+
+
+def _ended(tokens: tuple[int, ...], stop_tokens: Collection[int]) -> bool:
+    return tokens[-1] in stop_tokens and not any(stop in tokens[:-1] for stop in stop_tokens)
 
 
 def _distinct(members: Sequence[Trajectory]) -> float:

@@ -85,6 +85,11 @@ class RunFolder:
         return self.path / "status.json"
 
     @property
+    def diagnosis(self) -> Path:
+        """What the run was diagnosed with while it trained."""
+        return self.path / "diagnosis.jsonl"
+
+    @property
     def result(self) -> Path:
         return self.path / "result.json"
 

@@ -1,5 +1,7 @@
 """Consoles of frameworks that print in a form of their own, and what is put together from several of them."""
 
+import re
+
 import pytest
 
 from diagnosis.samples import printed as sample
@@ -139,6 +141,23 @@ def test_an_error_in_the_middle_is_told_with_its_line(tmp_path):
     assert note.text.endswith("ValueError: odd")
     assert note.line == before.count("\n") + 3
     assert len(log.rows) == 60
+
+
+@pytest.mark.parametrize("framework", ["skyrl", "nemo_rl", "prime_rl"])
+def test_what_four_decimals_cannot_show_is_not_zero(tmp_path, framework):
+    if framework == "prime_rl":
+        path, _ = sample.prime_rl(tmp_path)
+    else:
+        path = getattr(sample, framework)(tmp_path / "run.log")
+    keys = {"skyrl": "policy/rollout_train_logprobs_abs_diff_mean", "nemo_rl": "train/gen_kl_error"}
+    key = keys.get(framework, "mismatch_kl/all/mean")
+    (log,) = printed.read(path)
+    assert key in log.rows[0].values
+    assert "policy/policy_lr" not in log.rows[0].values
+    path.write_text(re.sub(r"0\.00[34]\d", "0.0000", path.read_text()))
+    (log,) = printed.read(path)
+    assert key not in log.rows[0].values
+    assert len(log.rows) >= 30
 
 
 def test_a_first_step_far_into_the_file_is_found(tmp_path):

@@ -82,13 +82,29 @@ def test_many_sick_runs_are_a_table_unless_all_is_asked_for():
 
 def test_how_far_a_rule_can_be_trusted_stands_beside_its_finding():
     for told in (terminal([sick()]), markdown([sick()]), page([sick()])):
-        assert "found in 3 of 3, wrong on 0 of 20" in told
+        assert "How far to trust this rule: found in 3 of 3, wrong on 0 of 20" in told
+    for told in (terminal([sick()], verbose=True), markdown([sick()]), page([sick()])):
+        assert told.count("This rule has not been run on data.") == 1
 
 
 def test_what_the_log_says_of_settings_is_there_for_who_asks():
     assert "learning_rate = 1e-06" in terminal([sick()], verbose=True)
     assert "custom/metric" in terminal([sick()], verbose=True)
     assert "learning_rate = 1e-06" in page([sick()])
+
+
+def test_when_a_symptom_could_be_told_is_said_where_it_was_later_than_its_onset():
+    assert "It could be told from step 230 on." in page([sick()])
+    assert "It could be told from step 230 on." in markdown([sick()])
+    assert page([sick()]).count("It could be told") == 1
+
+
+def test_a_run_that_crashed_before_it_logged_says_so_first():
+    from dataclasses import replace
+
+    examined = short()
+    told = account(Examined(replace(examined.frame, error="CUDA out of memory"), examined.diagnosis))
+    assert told.headline == "The run ended before there was enough to judge: CUDA out of memory"
 
 
 def test_what_cannot_be_judged_says_why_and_never_that_all_is_fine():
@@ -134,6 +150,18 @@ def test_a_cause_that_is_hardly_less_likely_is_said_to_be():
     told = terminal([Examined(examined.frame, close)])
     assert "no end-of-text token is learnt (about as likely)" in told
     assert "about as likely" not in terminal([examined])
+
+
+@pytest.mark.parametrize("view", [markdown, page])
+def test_of_many_causes_the_likely_ones_are_told_and_the_others_named(view):
+    from msgspec.structs import replace
+
+    examined = sick()
+    first = examined.diagnosis.causes[0]
+    many = tuple(replace(first, title=f"cause-{n}", check=f"check-{n}", score=-float(n)) for n in range(9))
+    told = view([Examined(examined.frame, replace(examined.diagnosis, causes=many))])
+    assert [n for n in range(9) if f"cause-{n}" in told] == list(range(9))
+    assert [n for n in range(9) if f"check-{n}" in told] == list(range(5))
 
 
 def test_a_terminal_is_given_no_orders_and_no_markup_by_a_log():

@@ -15,7 +15,8 @@ _MARKED = (
     re.compile(r"\banswer(?: is|:)[ \t]*\**[ \t]*(.{1,200})", re.IGNORECASE),
 )
 _BOXED = "\\boxed{"
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_NUMBER = re.compile(rf"{_THOUSANDS.pattern}|-?\d+(?:\.\d+)?")
 
 
 class Answer(NamedTuple):
@@ -40,9 +41,13 @@ def final_answer(text: str) -> Answer:
 
 def normal(answer: str) -> str:
     """Without what does not change its meaning; a number as a plain number."""
-    plain = answer.strip().strip("$*`'\" \t.").removeprefix("\\text{").rstrip("}").strip().lower()
+    plain = answer.strip().strip("$*`'\" \t.").lower()
+    if plain.startswith("\\text{") and plain.endswith("}"):
+        plain = plain[6:-1]
     plain = " ".join(plain.split())
-    digits = plain.replace(",", "").replace("$", "").replace("\\!", "").rstrip("%").strip()
+    digits = plain.replace("$", "").replace("\\!", "").rstrip("%\\").strip()
+    if _THOUSANDS.fullmatch(digits):
+        digits = digits.replace(",", "")
     try:
         return f"{float(digits):.12g}"
     except (ValueError, OverflowError):

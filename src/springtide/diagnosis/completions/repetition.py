@@ -1,9 +1,10 @@
 """Loops and gibberish: how far a completion can be compressed, its longest run, and how much one phrase makes of it."""
 
-import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass
+
+import numpy as np
 
 from springtide.diagnosis.completions.sample import Sample
 
@@ -25,8 +26,8 @@ FEWEST_WORDS = 50
 SHORTEST = 500
 """Characters below which compression says nothing."""
 
-_RUN = re.compile(r"([^\s\-=_*#.~|+])\1{%d,}" % RUN)  # noqa: UP031
-_RULED = re.compile(r"(\S)\1{%d,}" % RULER)  # noqa: UP031
+_LINES = frozenset(b"-=_*#.~|+")
+_BLANKS = frozenset(b" \t\n\r")
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,22 @@ def repetition(text: str) -> Repetition:
     if len(words) >= FEWEST_WORDS:
         counted = Counter(zip(*(words[index:] for index in range(PHRASE)), strict=False))
         phrase = min(1.0, counted.most_common(1)[0][1] * PHRASE / len(words))
-    stretched = _RUN.search(tail) is not None or _RULED.search(tail) is not None
-    return Repetition(factor, _longest_run(words), phrase, stretched)
+    return Repetition(factor, _longest_run(words), phrase, _is_stretched(raw))
 
 
 def loops(sample: Sample) -> bool | None:
     return repetition(sample.text).loops if sample.text else None
+
+
+def _is_stretched(raw: bytes) -> bool:
+    """Whether one sign goes on and on."""
+    signs = np.frombuffer(raw, dtype=np.uint8)
+    ends = np.flatnonzero(np.diff(signs, append=np.uint8(0), prepend=np.uint8(0)))
+    for index in np.flatnonzero(np.diff(ends) > RUN):
+        sign, length = int(signs[ends[index]]), int(ends[index + 1] - ends[index])
+        if sign not in _BLANKS and length > (RULER if sign in _LINES else RUN):
+            return True
+    return False
 
 
 def _longest_run(words: list[str]) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from springtide.diagnosis.completions.sample import Sample
 
-STEPS = 40
+STEPS = 24
 """Kept steps, at most twice as many."""
 
-GROUPS = 32
+GROUPS = 24
 """Kept groups of a step."""
 
-MEMBERS = 32
+MEMBERS = 16
 """Kept completions of a group."""
 
 Step = dict[str, list[Sample]]

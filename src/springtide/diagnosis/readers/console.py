@@ -13,6 +13,7 @@ from springtide.diagnosis.log import Log, Note, Row
 from springtide.diagnosis.readers.bars import Bars, BarWatch, steps_from_bars
 from springtide.diagnosis.readers.console_settings import ConsoleSettings
 from springtide.diagnosis.readers.console_values import dicts, step_line
+from springtide.diagnosis.readers.grouping import without_rounded_away
 from springtide.diagnosis.readers.head import head, is_text
 from springtide.diagnosis.readers.lines import lines
 from springtide.diagnosis.readers.pair_line import may_be_pairs, pair_line
@@ -47,6 +48,11 @@ def read(path: Path) -> list[Log]:
     if not scan.rows():
         scan.stepped = [read for line in lines(path) if may_be_pairs(line) and (read := pair_line(bare(line)))]
     return [scan.log(path)]
+
+
+SMALL = re.compile(r"/lr$|(?:^|[/_])kl(?:_loss|_penalty)?$|probs_diff_mean$")
+ROUNDED_ROWS = 50
+"""Rows by which it shows that all is rounded."""
 
 
 class _Scan:
@@ -98,7 +104,11 @@ class _Scan:
         )
 
     def _stepped_rows(self) -> tuple[Row, ...]:
-        return tuple(Row(values=values, step=step) for step, values in self.stepped)
+        """verl printed three decimals of everything until 2025, which a usual learning rate is below."""
+        rows = tuple(Row(values=values, step=step) for step, values in self.stepped)
+        shown = [value for row in rows[:ROUNDED_ROWS] for value in row.values.values() if abs(value) < 1e6]
+        rounded = all(abs(1000 * value - round(1000 * value)) < 1e-6 for value in shown)
+        return without_rounded_away(rows, SMALL) if rounded else rows
 
     def _plain_rows(self) -> tuple[Row, ...]:
         steps = [step if step is not None else _own_step(values) for step, values, _ in self.plain]

@@ -4,7 +4,10 @@ Values of one step that follow each other are one row, until a key comes a secon
 logged twice, and that is another row. Nothing is sorted, so a run that was started anew is still to be seen.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from springtide.diagnosis.log import Row, RowKind
 
@@ -43,3 +46,14 @@ class RowBuilder:
     def rows(self) -> tuple[Row, ...]:
         self.close()
         return tuple(self._rows)
+
+
+def without_rounded_away(rows: Sequence[Row], small: re.Pattern[str]) -> tuple[Row, ...]:
+    """Rows of a print with fixed decimals: a quantity that may be smaller than they show, and is 0 in every row, is not
+    known."""
+    alive = {key for row in rows for key, value in row.values.items() if value != 0}
+    gone = {key for row in rows for key in row.values if key not in alive and small.search(key)}
+    if not gone:
+        return tuple(rows)
+    kept = [(row, {key: value for key, value in row.values.items() if key not in gone}) for row in rows]
+    return tuple(msgspec.structs.replace(row, values=values) for row, values in kept if values)

@@ -4,7 +4,7 @@ other loggers get; the names are theirs."""
 import re
 
 from springtide.diagnosis.log import Row
-from springtide.diagnosis.readers.grouping import RowBuilder
+from springtide.diagnosis.readers.grouping import RowBuilder, without_rounded_away
 from springtide.diagnosis.readers.trouble import bare
 
 STEP = re.compile(rb"=+ Step (\d{1,12})/\d+ =+")
@@ -21,6 +21,7 @@ NAMES = {
     b"Avg Trajectory Age": "train/avg_trajectory_age",
     b"Total step time": "timing/train/total_step_time",
 }
+SMALL = re.compile("gen_kl_error")
 HELD_OUT = {b"Accuracy": "validation/accuracy", b"Average response length": "validation/avg_length"}
 WORDS = (b" Step ", "•".encode())
 
@@ -47,7 +48,7 @@ class NemoRL:
 
     def rows(self) -> tuple[Row, ...]:
         """Training's items come before and after those of a validation in between."""
-        return self._rows.rows()
+        return without_rounded_away(self._rows.rows(), SMALL)
 
 
 def parser() -> NemoRL:

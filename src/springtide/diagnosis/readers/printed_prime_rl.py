@@ -7,7 +7,7 @@ puts together.
 import re
 
 from springtide.diagnosis.log import Row
-from springtide.diagnosis.readers.grouping import RowBuilder
+from springtide.diagnosis.readers.grouping import RowBuilder, without_rounded_away
 from springtide.diagnosis.readers.trouble import bare
 
 STEP = re.compile(rb"(?<!Micro )\bStep (\d{1,12}) \| (.*)")
@@ -36,6 +36,8 @@ NAMES = {
     "Trainable": "trainable/mean",
 }
 """The names under which the same goes to other loggers."""
+
+SMALL = re.compile("mismatch_kl")
 WORDS = (b"Step ", b"Evaluated ")
 
 
@@ -60,7 +62,7 @@ class PrimeRL:
         for row in self._rows.rows():
             step = step if row.step is None else row.step
             rows.append(Row(values=row.values, step=step, kind=row.kind))
-        return tuple(rows)
+        return without_rounded_away(rows, SMALL)
 
 
 def cells(text: str) -> dict[str, float]:

@@ -4,10 +4,14 @@ import re
 
 from springtide.diagnosis.log import Row
 from springtide.diagnosis.readers.console_values import python_dict
-from springtide.diagnosis.readers.grouping import RowBuilder
+from springtide.diagnosis.readers.grouping import RowBuilder, without_rounded_away
 from springtide.diagnosis.readers.trouble import bare
 
 STEP = re.compile(rb"\bStep (\d{1,12}):\s*$")
+SMALL = re.compile(r"(?:lr|kl|logprobs_abs_diff_mean|prob_diff_mean)(?:_max)?$")
+RATES = re.compile(r"(?:^|[/_])lr$")
+"""Learning rates lie below what four decimals show, or lose most of their digits."""
+
 LONGEST = 5000
 """Lines of one dict."""
 WORDS = (b"Step ", b"': ")
@@ -31,7 +35,8 @@ class SkyRL:
         if text.startswith((b"{'", b"'")):
             self._text.append(text)
             if text.endswith(b"}"):
-                values = python_dict(b"".join(self._text))
+                read = python_dict(b"".join(self._text))
+                values = {key: value for key, value in read.items() if not RATES.search(key)}
                 self._rows.add(values, self._step)
                 self.count += bool(values)
                 self._step = None
@@ -39,7 +44,7 @@ class SkyRL:
             self._step = None
 
     def rows(self) -> tuple[Row, ...]:
-        return self._rows.rows()
+        return without_rounded_away(self._rows.rows(), SMALL)
 
 
 def parser() -> SkyRL:

@@ -21,6 +21,9 @@ SEVERITY = (Verdict.SICK, Verdict.WATCH, Verdict.INSUFFICIENT, Verdict.UNAVAILAB
 
 _UNMEASURED = "This rule has not"
 
+LIKELY = 5
+"""Causes that a report tells at length; of the others it has the titles."""
+
 CLOSE = 0.5
 """Log-odds within which two causes are about as likely."""
 
@@ -81,7 +84,7 @@ def account(examined: Examined) -> Account:
         span=_span(frame, found),
         steps=found.steps,
         verdict=found.verdict,
-        headline=_headline(found, findings),
+        headline=_headline(examined, findings),
         findings=findings,
         others=tuple(each for each in found.symptoms if each not in findings),
         mover=_mover(found),
@@ -151,6 +154,13 @@ def since(symptom: Symptom) -> str:
     return "over the whole run" if symptom.onset_step is None else f"since step {symptom.onset_step}"
 
 
+def seen(symptom: Symptom) -> str:
+    """From when on a symptom could have been told, which is some values after it began."""
+    if symptom.seen_step is None or symptom.seen_step == symptom.onset_step:
+        return ""
+    return f"It could be told from step {symptom.seen_step} on."
+
+
 def meaning(metric: str) -> str:
     """What a canonical metric is, in words; its name where nothing is known of it."""
     known = metrics()
@@ -194,12 +204,15 @@ def _span(frame: Frame, found: Diagnosis) -> str:
     return f"steps {first} to {last}, {rows}"
 
 
-def _headline(found: Diagnosis, findings: Sequence[Symptom]) -> str:
+def _headline(examined: Examined, findings: Sequence[Symptom]) -> str:
+    found = examined.diagnosis
     if found.verdict in (Verdict.SICK, Verdict.WATCH) and findings:
         return f"{findings[0].title} ({findings[0].id}), {since(findings[0])}"
     looked = sum(each.verdict is Verdict.OK for each in found.symptoms)
     if found.verdict is Verdict.OK:
         return f"No symptom found; {looked} were looked for"
+    if examined.frame.error:
+        return f"The run ended before there was enough to judge: {examined.frame.error}"
     reasons = [reason for _, reason in sorted(found.not_checked.items())]
     common = max(set(reasons), key=lambda each: (reasons.count(each), each), default="")
     if found.verdict is Verdict.INSUFFICIENT:

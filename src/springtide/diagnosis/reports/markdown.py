@@ -7,7 +7,18 @@ import re
 from collections.abc import Iterable, Sequence
 
 from springtide.core.visible import one_line
-from springtide.diagnosis.reports.account import Account, Examined, account, cause_title, overview, place, since, trust
+from springtide.diagnosis.reports.account import (
+    LIKELY,
+    Account,
+    Examined,
+    account,
+    cause_title,
+    overview,
+    place,
+    seen,
+    since,
+    trust,
+)
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&!@])")
@@ -86,17 +97,22 @@ def _facts(told: Account) -> list[str]:
 
 def _ranked(shown: Sequence[Cause], causes: Sequence[Cause], *, start: int) -> list[str]:
     lines = []
-    for rank, cause in enumerate(shown, start):
-        said = [literal(cause_title(cause, causes))] + [f"{literal(sign)}." for sign in cause.signs]
+    likely = shown[: LIKELY - start + 1]
+    for rank, cause in enumerate(likely, start):
+        said = [literal(cause_title(cause, causes))] + ["; ".join(literal(sign) for sign in cause.signs)] * bool(
+            cause.signs
+        )
         said += [f"Check: {literal(cause.check)}"] * bool(cause.check)
         said += [f"Change: {literal(cause.remedy)}"] * bool(cause.remedy)
         lines.append(f"{rank}. " + " ".join(part if part.endswith((".", "?")) else f"{part}." for part in said))
-    return lines
+    others = "; ".join(literal(cause.title) for cause in shown[len(likely) :])
+    return [*lines, *(["", f"Less likely: {others}."] if others else [])]
 
 
 def _symptom(symptom: Symptom) -> list[str]:
     lines = [f"**{symptom.verdict.value}** {literal(symptom.title)} ({literal(symptom.id)}), {since(symptom)}", ""]
     lines += [f"- {literal(each.text)}" for each in symptom.evidence]
+    lines += [f"- {seen(symptom)}"] * bool(seen(symptom))
     lines += [f"- {literal(place(row))}: {literal(row.why)}\n\n  > {literal(row.text)}\n" for row in symptom.rows]
     return [*lines, f"- {literal(trust(symptom))}", ""]
 

@@ -12,6 +12,7 @@ from springtide import __version__
 from springtide.core.visible import one_line, visible
 from springtide.diagnosis.frame import Frame
 from springtide.diagnosis.reports.account import (
+    LIKELY,
     Account,
     Examined,
     account,
@@ -19,7 +20,9 @@ from springtide.diagnosis.reports.account import (
     number,
     overview,
     place,
+    seen,
     since,
+    trust,
     worst,
 )
 from springtide.diagnosis.reports.curve import Domain, Mark, figure
@@ -122,11 +125,13 @@ def _facts(told: Account) -> str:
 
 def _ranked(shown: Sequence[Cause], causes: Sequence[Cause], *, start: int) -> str:
     items = []
-    for cause in shown:
+    likely = shown[: max(1, LIKELY - start + 1)]
+    for cause in likely:
         more = [f"Check: {cause.check}"] * bool(cause.check) + [f"Change: {cause.remedy}"] * bool(cause.remedy)
         summary = f"<summary>{_say(cause_title(cause, causes))}</summary>" + _list((*cause.signs, *more))
         items.append(f"<li><details>{summary}</details></li>")
-    return f'<ol start="{start}">{"".join(items)}</ol>'
+    others = [cause.title for cause in shown[len(likely) :]]
+    return f'<ol start="{start}">{"".join(items)}</ol>' + _folded(f"{len(others)} that are less likely", others)
 
 
 def _curves(frame: Frame, found: Diagnosis, findings: Sequence[Symptom]) -> str:
@@ -175,7 +180,7 @@ def _symptoms(findings: Sequence[Symptom]) -> str:
             f'<section><h3><span class="badge {symptom.verdict.value}">{symptom.verdict.value}</span> '
             f"{_say(symptom.title)} ({_say(symptom.id)}), {since(symptom)}</h3>"
         )
-        parts.append(_list(each.text for each in symptom.evidence))
+        parts.append(_list(said for said in (*(each.text for each in symptom.evidence), seen(symptom)) if said))
         parts += [
             f'<figure class="excerpt"><figcaption>{_say(place(row))}: {_say(row.why)}</figcaption>'
             f"<blockquote>{escape(visible(row.text))}</blockquote></figure>"
@@ -188,8 +193,7 @@ def _symptoms(findings: Sequence[Symptom]) -> str:
         rows = [_rows(each) for each in symptom.evidence if each.values]
         if rows:
             parts.append("<details><summary>The rows behind it</summary>" + "".join(rows) + "</details>")
-        measured = symptom.measured or "this rule has not been run on data"
-        parts.append(f'<p class="measured">How far to trust this rule: {_say(measured)}</p></section>')
+        parts.append(f'<p class="measured">{_say(trust(symptom))}</p></section>')
     return "\n".join(parts)
 
 
