@@ -51,7 +51,7 @@ def test_what_goes_wrong_is_found_with_its_cause(name, dose):
         assert found.verdict in (Verdict.SICK, Verdict.WATCH)
     else:
         assert found.verdict is Verdict.SICK
-    assert cause in ranked[:5]
+    assert not cause or cause in ranked[:3]
     assert all(each.check and each.remedy for each in found.causes[:3])
     assert all(each.evidence for each in found.symptoms if each.verdict is Verdict.SICK)
 

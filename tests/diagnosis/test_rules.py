@@ -61,3 +61,9 @@ def test_detected_symptoms_have_causes_with_checks_and_remedies():
 @pytest.mark.parametrize("rule", [rule for rule in rules() if rule.detect], ids=lambda rule: rule.id)
 def test_a_sick_detection_has_a_source(rule):
     assert all(detection.source and detection.grade for detection in rule.detect)
+
+
+def test_what_was_measured_is_of_rules_that_detect():
+    measured = tomllib.loads((files("springtide.diagnosis") / "measured.toml").read_text())
+    assert set(measured) == {rule.id for rule in rules() if rule.detect}
+    assert all(rule.measured == measured[rule.id] for rule in rules() if rule.detect)

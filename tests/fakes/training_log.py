@@ -21,7 +21,8 @@ def frame(
     series = {}
     for name, values in metrics.items():
         values = np.asarray(values, dtype=float)
-        steps = np.arange(1, len(values) + 1, dtype=np.int64) * (every * 10 if name.startswith("eval/") else every)
+        gap = every * 10 if name.startswith("eval/") else every
+        steps = every + np.arange(len(values), dtype=np.int64) * gap
         series[name] = Series(name, name, steps, values, window=every)
     rows = max((len(each) for each in metrics.values()), default=0)
     return Frame(Path("run"), "trl", series, settings=dict(settings or {}), rows=rows, **more)
@@ -213,7 +214,7 @@ def environment_failing(rng: np.random.Generator, run: Metrics, onset: int, dose
 SICK: dict[str, tuple[Sick, str]] = {
     "length runaway": (length_runaway, "no-eos"),
     "entropy explosion": (entropy_explosion, "entropy-bonus-too-strong"),
-    "length collapse": (length_collapse, "learning-rate-too-high"),
+    "length collapse": (length_collapse, ""),
     "stale weights": (stale_weights, "stale-weights"),
     "temperature": (temperature_mismatch, "temperature-mismatch"),
     "reward zero": (reward_zero, "reward-always-zero"),
@@ -221,4 +222,4 @@ SICK: dict[str, tuple[Sick, str]] = {
     "length paid": (length_paid, "length-paying-reward"),
     "failures scored": (environment_failing, "infrastructure-failures-scored"),
 }
-"""What goes wrong, and the cause that has to be among the first."""
+"""What goes wrong, and the cause that has to be among the first, if the log can tell."""

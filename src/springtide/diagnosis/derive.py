@@ -14,6 +14,9 @@ from springtide.diagnosis.frame import Frame, Series
 SEVERAL = re.compile(r"holds (\d+) runs")
 """How a reader says that a file holds more than one."""
 
+COLLIDING = 0.7
+"""Share of the entropy that says how often two samples are equal; so it is in this project's own runs."""
+
 OUT_OF_MEMORY = ("out of memory", "outofmemory", "oom-kill", "cannot allocate memory", "sigkill", "killed")
 
 
@@ -23,10 +26,15 @@ def tracks(frame: Frame) -> dict[str, Track]:
         ("completion/cap_share", _cap_share(frame)),
         ("step/seconds_per_token", _seconds_per_token(frame)),
         ("train/importance_distance", _importance_distance(frame)),
+        ("train/nll_by_entropy", _ratio(frame, "train/behaviour_nll", "train/entropy")),
+        ("completion/unique_by_expected", _unique_by_expected(frame)),
         *_variance_shares(frame),
     ):
         if values is not None and name not in found:
             found[name] = values
+    reference = found.get("train/reference_kl")
+    if reference is not None and not reference.values.any() and frame.settings.get("kl_coefficient") in (0, "0", "0.0"):
+        del found["train/reference_kl"]  # Written as 0 where there is no reference: missing, and not 0.
     return found
 
 
@@ -73,6 +81,34 @@ def _seconds_per_token(frame: Frame) -> Track | None:
         steps, time, count = steps[1:], time[1:], np.diff(count) / np.maximum(np.diff(steps), 1)
     good = count > 0
     return Track("step/seconds_per_token", steps[good], time[good] / count[good]) if good.any() else None
+
+
+def _ratio(frame: Frame, above: str, below: str) -> Track | None:
+    """Of two metrics, where both were logged."""
+    first, second = frame.series.get(above), frame.series.get(below)
+    if first is None or second is None:
+        return None
+    steps, at, their = np.intersect1d(first.steps, second.steps, return_indices=True)
+    good = second.values[their] > 0
+    return Track(above, steps[good], first.values[at][good] / second.values[their][good]) if good.any() else None
+
+
+def _unique_by_expected(frame: Frame) -> Track | None:
+    """Different members of a group, by how many there would be if each were drawn anew: of as many outcomes as the
+    entropy of an episode says, less a share, since unequal ones collide more often than equal ones."""
+    unique, entropy = frame.series.get("completion/unique"), frame.series.get("train/entropy")
+    length, turns = frame.series.get("completion/length"), frame.series.get("rollout/turns")
+    size = frame.settings.get("group_size")
+    if unique is None or entropy is None or length is None or not isinstance(size, int) or size < 2:
+        return None
+    steps = np.intersect1d(np.intersect1d(unique.steps, entropy.steps), length.steps)
+    if not len(steps):
+        return None
+    found, nats, tokens = (each.values[np.isin(each.steps, steps)] for each in (unique, entropy, length))
+    often = 1.0 if turns is None or not len(turns) else float(np.nanmedian(turns.values))
+    outcomes = np.exp(np.minimum(COLLIDING * nats * tokens * often, 50.0))
+    expected = outcomes * -np.expm1(size * np.log1p(-1 / np.maximum(outcomes, 1 + 1e-9))) / size
+    return Track("completion/unique_by_expected", steps, found / expected)
 
 
 def _importance_distance(frame: Frame) -> Track | None:

@@ -39,14 +39,36 @@ def noise(values: Floats) -> float:
 
 
 def noise_of_means(values: Floats, width: int) -> float:
-    """Standard deviation of means over `width` neighbours, at least as if the values were independent."""
-    found = noise(values) / math.sqrt(width)
-    wide = min(width, len(values) // BLOCKS)
-    if wide > 1:
+    """Standard deviation of means over `width` neighbours: what values that remember their neighbour give for it, or
+    the most that means of any smaller width do. Few means may lie close together by chance."""
+    found, wide = noise(values) * inflation(kept(values), width), 2
+    while wide <= min(width, len(values) // BLOCKS):
         count = len(values) // wide
         means = values[len(values) - count * wide :].reshape(count, wide).mean(axis=1)
         found = max(found, noise(means) * math.sqrt(wide / width))
+        wide *= 2
     return found
+
+
+def kept(values: Floats) -> float:
+    """How much of its distance from the course a value keeps until the next, at least: from neighbouring differences,
+    which neither a trend nor a collapse makes alike."""
+    if len(values) < 12:
+        return 0.0
+    steps = np.diff(values)
+    steps = steps - np.median(steps)
+    limit = 3 * _MAD * float(np.median(np.abs(steps)))
+    steps = np.clip(steps, -limit, limit)
+    power = float(steps @ steps)
+    lag = float(steps[1:] @ steps[:-1]) / power if power > 0 else -0.5
+    return min(max(1 + 2 * lag - 1 / math.sqrt(len(steps)), 0.0), 0.4)
+
+
+def inflation(memory: float, width: int) -> float:
+    """From the noise of values to that of means over `width`, if each keeps `memory` of the one before."""
+    lags = np.arange(1, width)
+    together = 1 + 2 * float(((1 - lags / width) * memory**lags).sum())
+    return math.sqrt(together / (1 - memory) / width)
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:

@@ -158,9 +158,13 @@ class Rule(StrictModel):
 
 @cache
 def rules() -> tuple[Rule, ...]:
+    """In the order of ids, with what was measured of each (`measured.toml`)."""
     folder = files("springtide.diagnosis") / "rules"
     found = sorted((each for each in folder.iterdir() if each.name.endswith(".toml")), key=lambda each: each.name)
-    return tuple(Rule.model_validate(tomllib.loads(each.read_text())) for each in found)
+    read = [Rule.model_validate(tomllib.loads(each.read_text())) for each in found]
+    results = files("springtide.diagnosis") / "measured.toml"
+    measured = tomllib.loads(results.read_text()) if results.is_file() else {}
+    return tuple(each.model_copy(update={"measured": measured.get(each.id, each.measured)}) for each in read)
 
 
 @cache
