@@ -73,10 +73,11 @@ def test_a_dose_is_what_a_sick_run_of_its_cause_differs_in() -> None:
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_was_planned_so() -> None:
-    found = {run.name: run for run in PLANNED}
-    for entry in KEPT:
-        run = found[entry.name]
+def test_every_planned_run_is_kept_as_it_was_planned() -> None:
+    found = {entry.name: entry for entry in KEPT}
+    assert found.keys() == {run.name for run in PLANNED}, "play `python benchmarks/sick_runs.py`"
+    for run in PLANNED:
+        entry = found[run.name]
         assert (entry.half, entry.seed, entry.cause, entry.value) == (run.half, run.seed, run.cause, run.value)
         assert entry.steps == run.recipe().scheduling.steps
         assert log_path(run.name).exists()
