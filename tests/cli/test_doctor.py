@@ -1,5 +1,6 @@
 """`springtide doctor`: what a user and a machine are told, and with which exit code."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from diagnosis.handmade import short, sick, well
 from springtide.core.errors import UsageError
 from springtide.diagnosis import examine
+from springtide.diagnosis.reports.destination import HTML, MARKDOWN
 
 RUNS = {"sick": [sick()], "well": [well()], "short": [short()], "restarts": [short(), well()], "nothing": []}
 
@@ -70,7 +72,7 @@ def test_with_json_only_the_object_is_on_standard_output(springtide, logs):
     assert "Most likely" in result.stderr
 
 
-@pytest.mark.parametrize(("option", "begins"), [("--html", "<!DOCTYPE html>"), ("--markdown", "## ")])
+@pytest.mark.parametrize(("option", "begins"), [("--html", HTML), ("--markdown", f"{MARKDOWN}## ")])
 def test_a_report_is_written_where_the_user_says(springtide, logs, option, begins):
     result = springtide("doctor", "sick", option, "report")
     assert Path("report").read_text(encoding="utf-8").startswith(begins)
@@ -78,12 +80,40 @@ def test_a_report_is_written_where_the_user_says(springtide, logs, option, begin
     assert [path.name for path in Path().iterdir()] == ["report"]
 
 
-def test_a_report_never_replaces_the_log(springtide, logs):
-    Path("sick").write_text("log")
-    result = springtide("doctor", "sick", "--html", "./sick")
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+@pytest.mark.parametrize("to", ["folder/log", "hard", "soft", "stranger"])
+def test_a_report_replaces_nothing_but_a_report(springtide, logs, option, to):
+    Path("folder").mkdir()
+    log = Path("folder/log")
+    log.write_text("log")
+    Path("hard").hardlink_to(log)
+    Path("soft").symlink_to(log)
+    Path("stranger").write_text("notes")
+    before = Path(to).read_text()
+    result = springtide("doctor", "folder", option, to)
     assert result.exit_code == 2
-    assert "is the log itself" in result.stderr
-    assert Path("sick").read_text() == "log"
+    assert f"{option} {to}: this file is there and is no such report; name another one" in result.stderr
+    assert Path(to).read_text() == before
+    assert log.read_text() == "log"
+
+
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+def test_a_report_replaces_an_earlier_one(springtide, logs, option):
+    springtide("doctor", "sick", option, "report")
+    earlier = Path("report").read_text()
+    springtide("doctor", "well", option, "report")
+    assert Path("report").read_text() != earlier
+
+
+def test_a_report_that_cannot_be_written_loses_no_diagnosis(springtide, logs, monkeypatch):
+    def full(path, *_, **__):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = springtide("doctor", "well", "--html", "report")
+    assert result.exit_code == 2
+    assert "well" in result.stdout
+    assert "report could not be written (Input/output error): name another file." in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,8 +121,8 @@ def test_a_report_never_replaces_the_log(springtide, logs):
     [
         ((), "Name a log"),
         (("--json",), "Name a log"),
-        (("sick", "--html", "no/such/report.html"), "There is no folder no/such"),
-        (("sick", "--markdown", "."), "is a folder"),
+        (("sick", "--html", "no/such/report.html"), "there is no folder no/such"),
+        (("sick", "--markdown", "."), "this is a folder"),
         (("sick", "--only", "S999"), "There is no symptom 'S999'"),
         (("explain", "lenght-runaway"), "S33 length-runaway"),
     ],

@@ -122,6 +122,29 @@ def test_a_loss_that_is_not_finite_is_sick_from_there_on():
     assert found.rollback_step == 30
 
 
+@pytest.mark.parametrize(("metric", "verdict"), [("reward/mean", "SICK"), ("completion/length", "WATCH")])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_metric_that_stays_not_finite_is_told(metric, verdict, value):
+    metrics = healthy(np.random.default_rng(1), 150)
+    metrics[metric][100:] = value
+    found = symptom(diagnose(frame(metrics)), "S29")
+    assert (found.verdict, found.onset_step) == (verdict, 101)
+
+
+def test_gaps_of_a_table_are_no_loss():
+    metrics = healthy(np.random.default_rng(1), 150)
+    metrics["reward/mean"][[20, 21, 60, 100, 101]] = np.nan
+    assert symptom(diagnose(frame(metrics)), "S29").verdict == "OK"
+
+
+@pytest.mark.parametrize("glitch", [5.0, 150.0, 1e8])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_glitch_of_the_reward_makes_no_run_sick(glitch, seed):
+    metrics = healthy(np.random.default_rng(seed), 150)
+    metrics["reward/mean"][100] = glitch
+    assert not sick(diagnose(frame(metrics)))
+
+
 def test_a_useless_critic():
     rng = np.random.default_rng(7)
     run = healthy(rng, 60, first=0.3, last=0.31)

@@ -39,8 +39,8 @@ EXAMPLES = (
 )
 
 CODES = (
-    "[b]Exit codes[/b]: 0 all runs are OK or WATCH, 1 one is SICK, 2 a path holds no log, 3 a run cannot be judged "
-    "(INSUFFICIENT or UNAVAILABLE)."
+    "[b]Exit codes[/b]: 0 all runs are OK or WATCH, 1 one is SICK, 2 a path holds no log, a report cannot be "
+    "written, 3 a run cannot be judged (INSUFFICIENT or UNAVAILABLE)."
 )
 
 
@@ -94,17 +94,17 @@ def examine(
 
     Reads the logs of any framework as they are, without a configuration. What a log does not say is never taken for
     fine: the report names what was not checked, and the setting that turns it on.
-    [cyan]springtide doctor explain[/] tells of each symptom.
+    [cyan]springtide doctor explain[/] tells of each symptom, and
+    [cyan]springtide doctor --follow --help[/] how to watch a run as it grows.
     """
     if not paths:
         raise UsageError("Name a log or a folder that holds one, such as `springtide doctor trainer_state.json`.")
-    for file in (html, markdown):
-        _check_writable(file, paths)
+    _check_writable(html=html, markdown=markdown)
     runs, unusable = _examine(paths, only or ())
     from springtide.diagnosis.reports.terminal import print_runs
 
     if runs:
-        _write(runs, html=html, markdown=markdown)  # first, for who pipes what is printed into `head`
+        unusable += _write(runs, html=html, markdown=markdown)  # first, for who pipes what is printed into `head`
         print_runs(errors() if as_json else output(), runs, verbose=verbose)
     for problem in unusable:
         complain(problem)
@@ -146,26 +146,32 @@ def _examine(paths: Sequence[Path], only: Sequence[str]) -> tuple[list["Examined
     return runs, unusable
 
 
-def _check_writable(file: Path | None, paths: Sequence[Path]) -> None:
-    """A report never replaces what it is about."""
-    if file is None:
-        return
-    if file.is_dir():
-        raise UsageError(f"{file} is a folder: name the file that the report is to be written to.")
-    if not file.parent.is_dir():
-        raise UsageError(f"There is no folder {file.parent} to write {file.name} in: make it first.")
-    if file.exists() and any(path.exists() and path.samefile(file) for path in paths):
-        raise UsageError(f"{file} is the log itself: name another file for the report.")
+def _check_writable(*, html: Path | None, markdown: Path | None) -> None:
+    """A report replaces nothing but an earlier report."""
+    from springtide.diagnosis.reports import destination
+
+    if html is not None:
+        destination.require_free(html, option="--html", opening=destination.HTML)
+    if markdown is not None:
+        destination.require_free(markdown, option="--markdown", opening=destination.MARKDOWN)
 
 
-def _write(runs: Sequence["Examined"], *, html: Path | None, markdown: Path | None) -> None:
+def _write(runs: Sequence["Examined"], *, html: Path | None, markdown: Path | None) -> list[str]:
+    """What could not be written: the diagnosis is printed all the same."""
     from springtide.diagnosis.reports import markdown as plain
     from springtide.diagnosis.reports.page import page
 
+    problems = []
     for file, text in ((html, page), (markdown, plain.markdown)):
-        if file is not None:
+        if file is None:
+            continue
+        try:
             file.write_text(text(runs), encoding="utf-8")
+        except OSError as error:
+            problems.append(f"{file} could not be written ({error.strerror or error}): name another file.")
+        else:
             errors().print(f"Wrote {file}", highlight=False, markup=False, soft_wrap=True)
+    return problems
 
 
 @app.command("explain", epilog=examples("springtide doctor explain S33", "springtide doctor explain"))

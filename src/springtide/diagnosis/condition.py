@@ -20,8 +20,9 @@ from springtide.diagnosis.facts import (
     slope,
     trailing_mean,
     trend,
+    without_spikes,
 )
-from springtide.diagnosis.rule import Condition
+from springtide.diagnosis.rule import POINTWISE, Condition
 
 Mask = NDArray[np.bool_]
 Found = tuple[Mask, Mask, Floats]
@@ -63,7 +64,7 @@ def ask(condition: Condition, tracks: Mapping[str, Track], settings: Mapping[str
         return None
     if condition.test == "not_finite":
         bad = ~np.isfinite(track.raw_values)
-        return _answer(condition, track, track.raw_steps, (bad, np.ones_like(bad), track.raw_values), run=1)
+        return _answer(condition, track, track.raw_steps, (bad, np.ones_like(bad), track.raw_values), run=condition.run)
     if not len(track):
         return None
     if condition.test in _AGAINST:
@@ -71,7 +72,7 @@ def ask(condition: Condition, tracks: Mapping[str, Track], settings: Mapping[str
         found = _AGAINST[condition.test](condition, track, other)
     else:
         found = _TESTS[condition.test](condition, track)
-    run = condition.run if condition.test in _POINTWISE else 1
+    run = condition.run if condition.test in POINTWISE else 1
     return _answer(condition, track, track.steps, found, run=run)
 
 
@@ -119,7 +120,7 @@ def _answer(condition: Condition, track: Track, steps: NDArray[np.int64], found:
 
 
 def _best(condition: Condition, track: Track) -> Floats:
-    means = trailing_mean(track.values, min(2 * condition.smooth, len(track)))
+    means = trailing_mean(without_spikes(track.values), min(2 * condition.smooth, len(track)))
     return np.fmax.accumulate(means)
 
 
@@ -358,18 +359,3 @@ _AGAINST: dict[str, Callable[[Condition, Track, Track], Found]] = {
     "against": _moves_with(-1),
     "zeros_beyond": _zeros_beyond,
 }
-_POINTWISE = frozenset(
-    (
-        "above",
-        "below",
-        "zero",
-        "constant",
-        "above_start",
-        "below_start",
-        "above_noise",
-        "below_noise",
-        "below_peak",
-        "above_other",
-        "below_other",
-    )
-)

@@ -82,6 +82,14 @@ def trailing_mean(values: Floats, width: int) -> Floats:
     return means
 
 
+def without_spikes(values: Floats) -> Floats:
+    """Of each value and the two before it the one in the middle: a single glitch is nobody's best."""
+    if len(values) < 3:
+        return values
+    middle = np.median(np.lib.stride_tricks.sliding_window_view(values, 3), axis=1)
+    return np.concatenate(([min(values[:2])] * 2, middle))
+
+
 def milestones(count: int) -> NDArray[np.int64]:
     """Numbers of values, ever further apart, at which what is costly is computed anew; always the same ones, and
     `count`."""
@@ -266,7 +274,8 @@ class Track:
         means = trailing_mean(self.values, width)
         best = np.full(len(self), np.nan)
         if len(self) > width:
-            known = np.where(np.isnan(means), -np.inf, means)
+            steady = trailing_mean(without_spikes(self.values), width)
+            known = np.where(np.isnan(steady), -np.inf, steady)
             best[width:] = np.maximum.accumulate(known)[:-width]
             best[np.isinf(best)] = np.nan
         lowest = np.minimum(np.fmin.accumulate(means), 0.0)

@@ -27,19 +27,28 @@ class Source(NamedTuple):
     path: Path
 
 
+class Unreadable(NamedTuple):
+    path: Path
+    reason: str
+
+
 class Found(NamedTuple):
     """`samples`: files, or folders of an iteration, that hold rollouts."""
 
     sources: tuple[Source, ...]
     samples: tuple[Path, ...]
+    unreadable: tuple[Unreadable, ...]
 
 
 def find(path: Path) -> Found:
     """Everything under the path, in the order of names; the last `trainer_state.json` of a run only."""
     found = list(_search(path, DEPTH, _Budget()))
     read = [each for each in found if isinstance(each, Source)]
-    samples = tuple(each for each in found if isinstance(each, Path))
-    return Found(tuple(each for each in read if not _is_superseded(each, read)), samples)
+    return Found(
+        sources=tuple(each for each in read if not _is_superseded(each, read)),
+        samples=tuple(each for each in found if isinstance(each, Path)),
+        unreadable=tuple(each for each in found if isinstance(each, Unreadable)),
+    )
 
 
 class _Budget:
@@ -51,32 +60,42 @@ class _Budget:
         return self.left >= 0
 
 
-def _search(path: Path, depth: int, budget: _Budget) -> Iterator[Source | Path]:
+def _search(path: Path, depth: int, budget: _Budget) -> Iterator[Source | Path | Unreadable]:
     if not budget.spend() or path.suffix in WEIGHTS:
         return
+    try:
+        found = _claimed(path)
+        entries = _entries(path) if found is None and depth and path.is_dir() else []
+    except OSError as error:
+        yield Unreadable(path, error.strerror or str(error))
+        return
+    if found is not None:
+        yield found
+    checkpoint = CHECKPOINT.fullmatch(path.name) is not None
+    for entry in entries:
+        if not checkpoint or entry.name == "trainer_state.json":
+            yield from _search(entry, depth - 1, budget)
+
+
+def _claimed(path: Path) -> Source | Path | None:
     reader = reader_of(path)
     if reader is not None:
-        yield Source(reader, path)
-    elif holds_rollouts(path):
-        yield path
-    elif path.is_dir() and depth:
-        checkpoint = CHECKPOINT.fullmatch(path.name) is not None
-        for entry in _entries(path):
-            if not checkpoint or entry.name == "trainer_state.json":
-                yield from _search(entry, depth - 1, budget)
+        return Source(reader, path)
+    return path if holds_rollouts(path) else None
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            usable = [each.name for each in entries if each.name not in SKIPPED and not _leads_away(each)]
-    except OSError:
-        return []
+    with os.scandir(folder) as entries:
+        usable = [each.name for each in entries if each.name not in SKIPPED and not _leads_away(each)]
     return [folder / name for name in sorted(usable, key=_natural)]
 
 
 def _leads_away(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and entry.is_dir()
+    """A link to a folder, or to nothing that can be followed."""
+    try:
+        return entry.is_symlink() and (entry.is_dir() or not os.path.exists(entry))
+    except OSError:
+        return True
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

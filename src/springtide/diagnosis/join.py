@@ -26,12 +26,20 @@ def join(frames: Iterable[Frame]) -> list[Frame]:
     """In the order in which their first containers came."""
     joined: list[Frame] = []
     for frame in frames:
+        if not _may_have_a_twin(frame):
+            joined.append(frame)
+            continue
         twin = next((place for place, other in enumerate(joined) if _one_run(other, frame)), None)
         if twin is None:
             joined.append(frame)
         else:
             joined[twin] = _both(joined[twin], frame)
     return joined
+
+
+def _may_have_a_twin(frame: Frame) -> bool:
+    """Whether it has enough to agree in; a folder may hold thousands that have not."""
+    return frame.last_only or any(len(series) >= FEWEST for series in frame.series.values())
 
 
 def _one_run(one: Frame, other: Frame) -> bool:

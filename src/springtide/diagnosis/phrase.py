@@ -3,26 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from springtide.diagnosis.rule import Condition, Test
+from springtide.diagnosis.rule import POINTWISE, Condition, Test
 
 _MANY_TIMES = ("", "", "twice in a row", "three times in a row", "four times in a row", "five times in a row")
-
-_IN_A_ROW: frozenset[Test] = frozenset(
-    {
-        "above",
-        "below",
-        "zero",
-        "constant",
-        "above_start",
-        "below_start",
-        "above_noise",
-        "below_noise",
-        "below_peak",
-        "above_other",
-        "below_other",
-    }
-)
-"""Tests of single values; what looks back over many counts at once."""
 
 _SAID: dict[Test, Callable[[Condition], str]] = {
     "above": lambda c: f"above {_number(c.value)}",
@@ -59,7 +42,7 @@ def phrase(condition: Condition) -> str:
     if condition.smooth > 1:
         what += f", averaged over {condition.smooth} values,"
     said = f"{what} is {'not ' if condition.negate else ''}{_SAID[condition.test](condition)}"
-    if condition.run > 1 and condition.metric and condition.test in _IN_A_ROW:
+    if condition.run > 1 and condition.metric and condition.test in POINTWISE:
         times = _MANY_TIMES[condition.run] if condition.run < len(_MANY_TIMES) else f"{condition.run} times in a row"
         said += f", {times}"
     if condition.within:

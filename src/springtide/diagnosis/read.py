@@ -30,11 +30,15 @@ def read(path: Path) -> list[Frame]:
     if not path.exists():
         raise UsageError(f"There is nothing at {path}: give a log file, or the folder of a run or of several.")
     found = find(path)
+    notes = tuple(Note(text=f"{each.path} could not be read ({each.reason}).") for each in found.unreadable)
     logs = put_together(log for source in found.sources for log in read_source(source))
     frames = join([frame for log in gather(logs) for frame in frames_of(log)])
     if not frames and found.samples:
         note = Note(text="There are rollouts here and no log of metrics.")
         return [Frame(source=path, framework=GENERIC, series={}, notes=(note,), samples=found.samples)]
+    if not frames and notes:
+        raise UsageError(f"{notes[0].text[:-1]}, and nothing else there is a log: make it readable, or name another.")
+    frames = [replace(frame, notes=(*frame.notes, *notes)) for frame in frames]
     return [with_samples(frame, found.samples, alone=len(frames) == 1) for frame in frames]
 
 

@@ -44,6 +44,23 @@ Test = Literal[
 ]
 """What is asked of a metric, or of a setting (`above`, `below`, `is`): see `condition.py`."""
 
+POINTWISE: frozenset[Test] = frozenset(
+    {
+        "above",
+        "below",
+        "zero",
+        "constant",
+        "above_start",
+        "below_start",
+        "above_noise",
+        "below_noise",
+        "below_peak",
+        "above_other",
+        "below_other",
+    }
+)
+"""Tests of single values, which `run` of them in a row have to pass; what looks back over many counts at once."""
+
 Grade = Literal["M", "C", "P", "I", "H", "D"]
 """Measured on real logs; the maintainers' own threshold; a paper with an ablation; an issue or one run; a heuristic; a
 derivation."""

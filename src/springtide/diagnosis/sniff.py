@@ -46,11 +46,5 @@ def readers() -> tuple[Reader, ...]:
 
 
 def reader_of(path: Path) -> Reader | None:
-    """The reader that claims the path; None if none does, or if the path cannot be looked at."""
-    for reader in readers():
-        try:
-            if reader.sniff(path):
-                return reader
-        except OSError:
-            return None
-    return None
+    """The reader that claims the path; None if none does. OSError if the path cannot be looked at."""
+    return next((reader for reader in readers() if reader.sniff(path)), None)

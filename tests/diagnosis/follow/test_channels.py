@@ -152,3 +152,15 @@ def test_the_endpoint_serves_the_newest_look():
             PrometheusEndpoint("127.0.0.1", endpoint.port)
     finally:
         endpoint.close()
+
+
+def test_the_text_file_replaces_nothing_but_one_of_its_own(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text("{'reward': 0.5}\n")
+    with pytest.raises(UsageError, match=r"--prometheus .*train\.log: this file is there and is no such report"):
+        PrometheusFile(log, warn=pytest.fail)
+    assert log.read_text() == "{'reward': 0.5}\n"
+    own = tmp_path / "doctor.prom"
+    for _ in range(2):
+        PrometheusFile(own, warn=pytest.fail).looked((SICK,), 1.0)
+    assert own.read_text() == exposition((SICK,), 1.0, 0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from diagnosis.handmade import STEPS, series, short, sick, well
 from springtide.diagnosis.reports import account as accounts
 from springtide.diagnosis.reports.curve import HEIGHT, WIDTH, Domain, Mark, figure
+from springtide.diagnosis.reports.destination import HTML
 from springtide.diagnosis.reports.page import page
 
 HOSTILE = "</title></style><script>alert(1)</script><img src='http://x/y' onerror=\"alert(1)\">&amp;\x00\x1b[2J"
@@ -23,7 +24,7 @@ def no_rules(monkeypatch):
 
 
 def tree(text):
-    return ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+    return ElementTree.fromstring(text.removeprefix(HTML))
 
 
 def drawn(figure_, kind):

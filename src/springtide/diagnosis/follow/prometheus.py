@@ -8,6 +8,7 @@ from typing import Any
 
 from springtide.core.errors import UsageError
 from springtide.diagnosis.follow.alert import SEVERITY, Alert
+from springtide.diagnosis.reports.destination import PROMETHEUS, require_free
 from springtide.diagnosis.verdict import Diagnosis
 from springtide.telemetry.run_folder import write_atomically
 
@@ -47,8 +48,7 @@ class PrometheusFile:
     """Implements Channel. The file is replaced as a whole at each look."""
 
     def __init__(self, path: Path, *, warn: Callable[[str], None]) -> None:
-        if not path.parent.is_dir():
-            raise UsageError(f"--prometheus {path}: there is no folder {path.parent}; make it first.")
+        require_free(path, option="--prometheus", opening=PROMETHEUS)
         self._path = path
         self._warn = warn
         self._alerts = 0

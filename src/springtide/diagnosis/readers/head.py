@@ -22,8 +22,6 @@ def _head(path: str, modified: int, size: int) -> bytes:
 
 
 def is_text(data: bytes) -> bool:
-    """No zero byte, and hardly a control character."""
-    if b"\0" in data:
-        return False
+    """Hardly a control character. A crash may leave zero bytes in a log, which is still one."""
     controls = len(data.translate(None, bytes(range(32, 256)) + b"\t\n\r\x1b\x08"))
     return controls <= len(data) // 100

@@ -19,6 +19,7 @@ from springtide.diagnosis.reports.account import (
     since,
     trust,
 )
+from springtide.diagnosis.reports.destination import MARKDOWN
 from springtide.diagnosis.verdict import Cause, Symptom, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&!@])")
@@ -30,7 +31,7 @@ def markdown(runs: Sequence[Examined]) -> str:
     lines = [] if len(runs) == 1 else _overview(accounts)
     for told in accounts:
         lines += _run(told)
-    return "\n".join(lines).rstrip() + "\n"
+    return MARKDOWN + "\n".join(lines).rstrip() + "\n"
 
 
 def literal(text: str) -> str:

@@ -26,6 +26,7 @@ from springtide.diagnosis.reports.account import (
     worst,
 )
 from springtide.diagnosis.reports.curve import Domain, Mark, figure
+from springtide.diagnosis.reports.destination import HTML
 from springtide.diagnosis.verdict import Cause, Diagnosis, Evidence, Symptom, Verdict
 
 VITALS = (
@@ -52,7 +53,7 @@ def page(runs: Sequence[Examined]) -> str:
     name = accounts[0].source if len(accounts) == 1 else f"{len(accounts)} runs"
     style = (files("springtide.diagnosis.reports") / "style.css").read_text()
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+        f'{HTML}<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
         f"<title>{verdict.value}: {_say(name)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
